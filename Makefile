@@ -1,0 +1,43 @@
+# `make help` lists the commands. ARGS goes on to the command: make test ARGS="-k lease"
+SHELL := /bin/bash
+PY := .venv/bin/python
+CODE := $(wildcard dispatch mongo api runner demo app.py cli.py local.py logs.py settings.py serve.py gunicorn_conf.py)
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve runner test lint format lock clean
+
+help: ## list the commands
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+setup: ## make .venv from the lock file (the other commands call this)
+	@scripts/setup
+
+demo: setup ## the whole service at work on real programs, checked
+	@$(PY) -m demo $(ARGS)
+
+serve: setup ## the API in the foreground; settings come from the environment
+	@exec $(PY) serve.py $(ARGS)
+
+runner: setup ## one reference runner; needs BACKEND_URL and RUNNER_REGISTRATION_TOKEN
+	@exec $(PY) -m runner $(ARGS)
+
+test: setup ## all tests
+	@$(PY) -m pytest $(ARGS)
+
+lint: setup ## ruff, mypy --strict, import contracts
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy $(CODE)
+	@.venv/bin/lint-imports
+
+format: setup ## rewrite the code in ruff's format, with its safe fixes
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+lock: setup ## compile the lock files anew from pyproject.toml
+	@scripts/lock
+
+clean: ## remove .venv and caches; data in .data stays
+	@rm -rf .venv .setup.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

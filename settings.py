@@ -1,0 +1,108 @@
+"""The service's settings, read from the environment once and validated as a whole.
+
+Guarantees: a `Settings` that exists is usable. Whatever is wrong with the environment is
+reported as one line that names the variable, before anything has been started.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+IN_PROCESS_URI = "mongomock://memory"
+"""The `MONGODB_URI` of the in-process store, for machines on which no `mongod` runs."""
+
+
+class SettingsError(Exception):
+    """A setting is missing or wrong; the message is one line for the operator."""
+
+
+class Settings(BaseSettings):
+    """Everything the service reads from its environment. Field names are the variables' names."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", env_ignore_empty=True, case_sensitive=False
+    )
+
+    mongodb_uri: str | None = None
+    """A `mongodb://` URI naming the database. Unset: the embedded server under `data_dir`."""
+    data_dir: Path = Path(".data")
+    runner_registration_token: str | None = None
+    """What a runner must present to register. Unset: registration is closed."""
+    admin_api_key: str | None = None
+    secret_key: str | None = Field(default=None, min_length=16)
+    """Signs the runners' links. Required when `mongodb_uri` is set."""
+    public_url: str | None = None
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    lease_ttl_s: float = Field(default=30, gt=0, le=3600)
+    heartbeat_interval_s: float = Field(default=15, gt=0, le=1800)
+    poll_interval_s: float = Field(default=3, gt=0, le=60)
+    max_attempts: int = Field(default=3, ge=1, le=100)
+    max_concurrent_jobs: int = Field(default=8, ge=1, le=1000)
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
+    waiters_max: int = Field(default=48, ge=0, le=10_000)
+    """Requests one API process may hold open with `?wait=` at once; others are answered at once.
+    Keep it below the threads of a process, or waiting polls starve the heartbeats."""
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _upper(cls, value: Any) -> Any:
+        return value.upper() if isinstance(value, str) else value
+
+    @field_validator("public_url")
+    @classmethod
+    def _url(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("must start with http:// or https://")
+        return value.rstrip("/") if value else None
+
+    @field_validator("admin_api_key")
+    @classmethod
+    def _prefixed(cls, value: str | None) -> str | None:
+        if value is not None and not (value.startswith("ak_") and len(value) >= 19):
+            raise ValueError("must start with ak_ and have at least 16 characters after it")
+        return value
+
+    @field_validator("mongodb_uri")
+    @classmethod
+    def _mongo(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(
+            ("mongodb://", "mongodb+srv://", IN_PROCESS_URI)
+        ):
+            raise ValueError("must start with mongodb:// or mongodb+srv://")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.lease_ttl_s < 2 * self.heartbeat_interval_s:
+            raise ValueError(
+                f"LEASE_TTL_S ({self.lease_ttl_s:g}) must be at least twice "
+                f"HEARTBEAT_INTERVAL_S ({self.heartbeat_interval_s:g}): "
+                "one lost heartbeat must not cost a lease"
+            )
+        if self.mongodb_uri is not None and self.secret_key is None:
+            raise ValueError(
+                "SECRET_KEY is required when MONGODB_URI is set "
+                "(at least 16 characters, the same for every API process)"
+            )
+        return self
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the settings from the environment; `overrides` win (field name to value).
+
+    Raises:
+        SettingsError: with one line naming the first variable that is wrong. The value is not
+            repeated: it may be a secret.
+    """
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = ".".join(str(part).upper() for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{name}: {message}" if name else message) from None
