@@ -1,0 +1,43 @@
+"""The indexes of the queue, each with what it serves or prevents, and what a write must survive."""
+
+from __future__ import annotations
+
+from pymongo import ASCENDING, DESCENDING, IndexModel, WriteConcern
+
+DURABLE = WriteConcern("majority", j=True, wtimeout=10_000)
+"""Acknowledged means on the disks of a majority: a failover loses no claim and no landing."""
+
+INDEXES = [
+    # Resends and aborts name the job, not the submission. Unique: a job id is one job.
+    IndexModel([("job_id", ASCENDING)], name="job_id", unique=True),
+    # The claim: for each language the head of the line, in order.
+    IndexModel(
+        [
+            ("state", ASCENDING),
+            ("language", ASCENDING),
+            ("priority", DESCENDING),
+            ("queued_at", ASCENDING),
+        ],
+        name="line",
+    ),
+    # Reclaim and exhaustion: a seek to the leases whose deadline has passed or is absent.
+    IndexModel([("state", ASCENDING), ("lease_deadline", ASCENDING)], name="deadlines"),
+    # A late complete of a replaced job is told so.
+    IndexModel([("replaced_ids", ASCENDING)], name="replaced_ids"),
+    # Two requests of one runner under one claim_id get one lease, not two. Also what a runner
+    # holds (its prefix).
+    IndexModel(
+        [("leased_by", ASCENDING), ("claim_id", ASCENDING)],
+        name="claim_id",
+        unique=True,
+        partialFilterExpression={"claim_id": {"$type": "string"}},
+    ),
+    # What a runner holds now, for heartbeats and lists.
+    IndexModel([("leased_by", ASCENDING), ("state", ASCENDING)], name="held_by"),
+    # Rejudges whose mark on the submission is still missing.
+    IndexModel(
+        [("mark_due", ASCENDING)],
+        name="mark_due",
+        partialFilterExpression={"mark_due": {"$gt": 0}},
+    ),
+]

@@ -1,0 +1,568 @@
+"""The verbs of the lease protocol, and what each caller is told.
+
+Guarantees: I1 (a job ends only after its result is durable), I3 and I4 (every act of a holder is
+fenced), I5 (attempts are bounded). A guard that did not hold is turned into an answer only after
+looking again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, auto
+from typing import assert_never
+
+from pymongo.errors import DuplicateKeyError, PyMongoError
+
+from dispatch.clock import Clock
+from dispatch.contract import (
+    HandedOut,
+    HandOut,
+    InvalidResult,
+    JudgeResult,
+    Landed,
+    ProcessResult,
+    new_job_id,
+)
+from dispatch.events import emit
+from dispatch.lease import deadline_passed
+from dispatch.queue import Queue
+from dispatch.records import Job
+from dispatch.runner import Runner
+from dispatch.states import Outcome, State
+
+CANDIDATES_MAX = 32
+"""How many jobs one claim looks at before it asks for more. Reading a few and claiming one by id
+stays fast where a sorted find-and-modify walks over the entries of jobs claimed lately."""
+ROUNDS_MAX = 16
+"""How often a verb looks again after losing a race before it says so."""
+EXHAUSTED_MAX = 20
+"""How many judge errors one sweep lands."""
+
+PRIORITY_FRESH = 0
+PRIORITY_BULK_REJUDGE = -10
+
+
+class Ended(Enum):
+    """What became of a `complete` or an `abort`."""
+
+    LANDED = auto()
+    ALREADY_LANDED = auto()
+    GIVEN_BACK = auto()
+    ALREADY_GIVEN_BACK = auto()
+    EXHAUSTED = auto()
+    REPLACED = auto()
+    IN_FLIGHT = auto()
+    LEASE_LOST = auto()
+    UNKNOWN_JOB = auto()
+
+
+class Contended(Exception):
+    """The job changed under every try. Nothing was written; trying again is safe."""
+
+
+# -- entering the queue --------------------------------------------------------------------
+
+
+def enqueue_job(
+    queue: Queue,
+    *,
+    submission_id: str,
+    job_id: str,
+    problem_id: int,
+    language: int,
+    submission_fence: int,
+    now: Clock,
+    priority: int = PRIORITY_FRESH,
+) -> bool:
+    """Give the submission its job, unless it has one. Tell whether it had none.
+
+    `job_id` is the one minted in the submission, so that a repeat (by the sweep, after a crash
+    between the two writes) enters the same job.
+    """
+    entered = queue.jobs.enqueue(
+        submission_id=submission_id,
+        job_id=job_id,
+        problem_id=problem_id,
+        language=language,
+        priority=priority,
+        fence=submission_fence + 1,
+        now=now(),
+    )
+    if entered:
+        emit("enqueue", submission_id=submission_id, job_id=job_id, fence=submission_fence + 1)
+    return entered
+
+
+def rejudge_job(
+    queue: Queue,
+    *,
+    submission_id: str,
+    problem_id: int,
+    language: int,
+    submission_fence: int,
+    now: Clock,
+    priority: int = PRIORITY_FRESH,
+    rejudge_id: str | None = None,
+) -> Job | None:
+    """Have the submission judged afresh; return its job as it then stands.
+
+    A job still waiting is kept. A leased, landing or finished one is replaced: from then on its
+    result no longer counts. A submission whose job is gone (retention) gets a new one above the
+    submission's fence. None: this bulk rejudge (`rejudge_id`) has already been here.
+
+    The caller marks the submission with the returned fence, then calls `queue.jobs.marked`.
+
+    Raises:
+        Contended: other transitions won every race.
+    """
+    for _ in range(ROUNDS_MAX):
+        job = queue.jobs.get(submission_id)
+        if job is None:
+            enqueue_job(
+                queue,
+                submission_id=submission_id,
+                job_id=new_job_id(),
+                problem_id=problem_id,
+                language=language,
+                submission_fence=submission_fence,
+                now=now,
+                priority=priority,
+            )
+            entered = queue.jobs.get(submission_id)
+            if entered is not None:
+                return entered
+            continue
+        if rejudge_id is not None and job.rejudge_id == rejudge_id:
+            return None
+        if job.state is State.PENDING:
+            left = queue.jobs.rejudge_pending(
+                job, priority=priority, rejudge_id=rejudge_id, now=now()
+            )
+        else:
+            left = queue.jobs.rejudge(
+                job, job_id=new_job_id(), priority=priority, rejudge_id=rejudge_id, now=now()
+            )
+        if left is not None:
+            emit("rejudge", submission_id=submission_id, job_id=left.job_id, fence=left.fence)
+            return left
+    raise Contended(f"the job of submission {submission_id} keeps changing")
+
+
+# -- claiming ------------------------------------------------------------------------------
+
+
+def claim_next_job(
+    queue: Queue,
+    runner: Runner,
+    *,
+    hand_out: HandOut,
+    now: Clock,
+    claim_id: str | None = None,
+) -> Job | None:
+    """Lease the next job to `runner`: an orphan first, then by priority, then the longest waiting.
+
+    Asked again with the same `claim_id`, the runner gets the same job under the same lease, as
+    long as it holds it. None: nothing to do (or paused, or nothing it may have).
+    """
+    if claim_id is not None:
+        taken = queue.jobs.by_claim_id(runner.runner_id, claim_id)
+        if taken is not None:
+            return _still_leased(taken, now)
+    if queue.control.paused() is not None:
+        return None
+    languages = [
+        language
+        for language in queue.languages
+        if runner.languages is None or language in runner.languages
+    ]
+    ready = _Readiness(hand_out)
+    put_off: list[tuple[Job, HandedOut]] = []
+    for job, handed_out in _candidates(queue, languages, ready, now):
+        if _prefers_others(queue, job, runner, now):
+            put_off.append((job, handed_out))
+            continue
+        leased = _try_claim(queue, job, runner, handed_out, claim_id, now)
+        if leased is not None:
+            return _still_leased(leased, now)
+    for job, handed_out in put_off:
+        if queue.runners.other_alive(runner.runner_id, job.language, now=now()):
+            continue
+        leased = _try_claim(queue, job, runner, handed_out, claim_id, now)
+        if leased is not None:
+            return _still_leased(leased, now)
+    return None
+
+
+class _Readiness:
+    """Asks for each problem once per claim, and remembers which are not ready."""
+
+    def __init__(self, hand_out: HandOut) -> None:
+        self._hand_out = hand_out
+        self._known: dict[int, HandedOut | None] = {}
+
+    def __call__(self, problem_id: int) -> HandedOut | None:
+        if problem_id not in self._known:
+            self._known[problem_id] = self._hand_out(problem_id)
+        return self._known[problem_id]
+
+    def not_ready(self) -> list[int]:
+        return [problem_id for problem_id, ready in self._known.items() if ready is None]
+
+
+def _candidates(
+    queue: Queue, languages: Sequence[int], ready: _Readiness, now: Clock
+) -> Iterator[tuple[Job, HandedOut]]:
+    """Yield claimable jobs in order. Jobs of problems that are not ready do not block the line."""
+
+    def orphans(without: list[int]) -> list[Job]:
+        return queue.jobs.orphans(now(), languages, without, CANDIDATES_MAX)
+
+    def pending(without: list[int]) -> list[Job]:
+        return queue.jobs.pending(languages, without, CANDIDATES_MAX)
+
+    finders: tuple[Callable[[list[int]], list[Job]], ...] = (orphans, pending)
+    for find in finders:
+        for _ in range(ROUNDS_MAX):
+            without = ready.not_ready()
+            jobs = find(without)
+            for job in jobs:
+                handed_out = ready(job.problem_id)
+                if handed_out is not None:
+                    yield job, handed_out
+            if len(jobs) < CANDIDATES_MAX or ready.not_ready() == without:
+                break
+
+
+def _prefers_others(queue: Queue, job: Job, runner: Runner, now: Clock) -> bool:
+    """Tell whether `runner` just gave `job` back or lost it, so that others go first."""
+    if job.state is State.PENDING:
+        until = job.avoid_until if job.avoid_runner == runner.runner_id else None
+    elif job.leased_by == runner.runner_id and job.lease_deadline is not None:
+        until = queue.rules.head_start_after_orphan(job.lease_deadline)
+    else:
+        until = None
+    return not deadline_passed(until, now())
+
+
+def _try_claim(
+    queue: Queue,
+    job: Job,
+    runner: Runner,
+    handed_out: HandedOut,
+    claim_id: str | None,
+    now: Clock,
+) -> Job | None:
+    edge = queue.jobs.claim if job.state is State.PENDING else queue.jobs.reclaim
+    try:
+        leased = edge(
+            job,
+            runner_id=runner.runner_id,
+            lease_token=secrets.token_urlsafe(16),
+            claim_id=claim_id,
+            handed_out=handed_out,
+            now=now(),
+        )
+    except DuplicateKeyError:
+        # The same wish, sent twice at once, and the other request was first.
+        if claim_id is None:
+            raise
+        return queue.jobs.by_claim_id(runner.runner_id, claim_id)
+    if leased is not None:
+        emit(
+            "claim" if edge == queue.jobs.claim else "reclaim",
+            submission_id=leased.submission_id,
+            job_id=leased.job_id,
+            fence=leased.fence,
+            runner_id=runner.runner_id,
+            attempts=leased.attempts,
+        )
+    return leased
+
+
+def _still_leased(job: Job, now: Clock) -> Job | None:
+    held = job.state is State.LEASED and not deadline_passed(job.lease_deadline, now())
+    return job if held else None
+
+
+def renew_leases(queue: Queue, runner_id: str, job_ids: Sequence[str], *, now: Clock) -> None:
+    """Renew the leases on those of `job_ids` that the runner holds; ignore the others."""
+    if job_ids:
+        queue.jobs.renew(runner_id, job_ids, now())
+
+
+def lost_jobs(queue: Queue, runner_id: str, job_ids: Sequence[str]) -> list[str]:
+    """Return those of `job_ids` that the runner does not hold, in their order."""
+    held = queue.jobs.held_by(runner_id, job_ids)
+    return [job_id for job_id in dict.fromkeys(job_ids) if job_id not in held]
+
+
+# -- landing -------------------------------------------------------------------------------
+
+
+def complete_job(
+    queue: Queue,
+    runner_id: str,
+    job_id: str,
+    tasks: JudgeResult,
+    *,
+    process_result: ProcessResult,
+    now: Clock,
+    lease_token: str | None = None,
+) -> Ended:
+    """Land `tasks` for the holder of the job's lease: begin, `process_result`, end or restore.
+
+    At least once, not exactly once: when `process_result` raises, the lease is restored and the
+    runner's resend lands everything again in full.
+
+    Raises:
+        InvalidResult: the result does not fit what was handed out; the lease stays.
+        Exception: whatever `process_result` or the database raised. The lease has been restored,
+            or, if that failed too, may be landed again after the landing deadline.
+        Contended: other transitions won every race.
+    """
+    for _ in range(ROUNDS_MAX):
+        job = queue.jobs.by_job_id(job_id)
+        ended = _explain(queue, job, job_id, runner_id, lease_token, now)
+        if ended is not None:
+            return _dropped("complete", ended, job_id, runner_id)
+        if job is None:
+            continue
+        landing = queue.jobs.begin_complete(
+            job, runner_id=runner_id, lease_token=lease_token, now=now()
+        )
+        if landing is None:
+            continue
+        emit(
+            "complete_begins",
+            submission_id=job.submission_id,
+            job_id=job_id,
+            fence=landing.fence,
+            runner_id=runner_id,
+        )
+        return _land(queue, landing, runner_id, tasks, process_result, now)
+    raise Contended(f"job {job_id} keeps changing")
+
+
+def _land(
+    queue: Queue,
+    landing: Job,
+    runner_id: str,
+    tasks: JudgeResult,
+    process_result: ProcessResult,
+    now: Clock,
+) -> Ended:
+    try:
+        landed = process_result(
+            submission_id=landing.submission_id,
+            job_id=landing.job_id,
+            fence=landing.fence,
+            tasks=tasks,
+            handed_out=landing.handed_out,
+        )
+        done = queue.jobs.end_complete(landing, outcome=_outcome(landed), now=now())
+    except BaseException as error:
+        _complete_restore(queue, landing, error, now)
+        raise
+    if done is not None:
+        emit(
+            "complete_ends",
+            submission_id=landing.submission_id,
+            job_id=landing.job_id,
+            fence=landing.fence,
+            runner_id=runner_id,
+            outcome=done.outcome,
+        )
+        return Ended.LANDED
+    # Not ours to end any more: look again, once. A landing begun again by a resend of ours says
+    # 503, and that resend, or the next, gives the final answer.
+    job = queue.jobs.by_job_id(landing.job_id)
+    ended = _explain(queue, job, landing.job_id, runner_id, landing.lease_token, now)
+    return _dropped("complete", ended or Ended.IN_FLIGHT, landing.job_id, runner_id)
+
+
+def _complete_restore(queue: Queue, landing: Job, error: BaseException, now: Clock) -> None:
+    """Lease the job to its owner again. Never raises: the landing's own error matters more."""
+    reason = "invalid result" if isinstance(error, InvalidResult) else type(error).__name__
+    try:
+        restored = queue.jobs.restore(landing, now=now(), note=reason)
+    except PyMongoError as failure:
+        # The landing deadline passes by itself; then a resend begins again.
+        emit(
+            "complete_restore_failed",
+            submission_id=landing.submission_id,
+            job_id=landing.job_id,
+            fence=landing.fence,
+            error=type(failure).__name__,
+        )
+        return
+    if restored is not None:
+        emit(
+            "complete_restore",
+            submission_id=landing.submission_id,
+            job_id=landing.job_id,
+            fence=landing.fence,
+            reason=reason,
+        )
+
+
+def abort_job(
+    queue: Queue,
+    runner_id: str,
+    job_id: str,
+    reason: str,
+    *,
+    process_result: ProcessResult,
+    now: Clock,
+    lease_token: str | None = None,
+) -> Ended:
+    """Take a job back from its holder: to the tail of its line, or, at the limit, to a judge error.
+
+    `reason` "drain" refunds the attempt its claim cost (a bounded number of times per job).
+
+    Raises:
+        Contended: other transitions won every race.
+    """
+    for _ in range(ROUNDS_MAX):
+        job = queue.jobs.by_job_id(job_id)
+        if job is not None and _repeats(job, runner_id, reason, lease_token):
+            return Ended.ALREADY_GIVEN_BACK
+        ended = _explain(queue, job, job_id, runner_id, lease_token, now, aborting=True)
+        if ended is not None:
+            return _dropped("abort", ended, job_id, runner_id)
+        if job is None:
+            continue
+        returned = None
+        if reason == "drain":
+            returned = queue.jobs.abort_refunded(
+                job, runner_id=runner_id, lease_token=lease_token, now=now()
+            )
+        if returned is None:
+            returned = queue.jobs.abort_counted(
+                job, runner_id=runner_id, lease_token=lease_token, reason=reason, now=now()
+            )
+        if returned is not None:
+            emit(
+                "abort",
+                submission_id=job.submission_id,
+                job_id=job_id,
+                fence=returned.fence,
+                runner_id=runner_id,
+                reason=reason,
+                attempts=returned.attempts,
+            )
+            return Ended.GIVEN_BACK
+        landing = queue.jobs.begin_exhaust_by_abort(
+            job, runner_id=runner_id, lease_token=lease_token, reason=reason, now=now()
+        )
+        if landing is not None:
+            _land_judge_error(queue, landing, process_result, now)
+            return Ended.EXHAUSTED
+    raise Contended(f"job {job_id} keeps changing")
+
+
+def _repeats(job: Job, runner_id: str, reason: str, lease_token: str | None) -> bool:
+    """Tell whether this very abort has already been taken, and the job is still pending."""
+    back = job.given_back
+    return (
+        job.state is State.PENDING
+        and back is not None
+        and back["runner_id"] == runner_id
+        and back["reason"] == reason
+        and lease_token in (None, back["lease_token"])
+    )
+
+
+def _explain(
+    queue: Queue,
+    job: Job | None,
+    job_id: str,
+    runner_id: str,
+    lease_token: str | None,
+    now: Clock,
+    *,
+    aborting: bool = False,
+) -> Ended | None:
+    """Say why the caller may not act on the job, or None when it may."""
+    if job is None:
+        return Ended.REPLACED if queue.jobs.was_replaced(job_id) else Ended.UNKNOWN_JOB
+    owner = job.leased_by == runner_id and lease_token in (None, job.lease_token)
+    if not owner:
+        return Ended.LEASE_LOST
+    match job.state:
+        case State.LEASED:
+            return None
+        case State.LANDING:
+            begin_again = not aborting and deadline_passed(job.landing_deadline, now())
+            return None if begin_again else Ended.IN_FLIGHT
+        case State.DONE:
+            landed = not aborting and job.outcome is Outcome.VERDICT
+            return Ended.ALREADY_LANDED if landed else Ended.LEASE_LOST
+        case State.PENDING:
+            return Ended.LEASE_LOST
+        case _:
+            assert_never(job.state)
+
+
+def _dropped(verb: str, ended: Ended, job_id: str, runner_id: str) -> Ended:
+    if ended in (Ended.REPLACED, Ended.LEASE_LOST, Ended.UNKNOWN_JOB):
+        emit(f"{verb}_dropped", reason=ended.name.lower(), job_id=job_id, runner_id=runner_id)
+    return ended
+
+
+# -- judge errors --------------------------------------------------------------------------
+
+
+def sweep(queue: Queue, *, process_result: ProcessResult, now: Clock) -> int:
+    """Land a judge error for every job whose last lease is over; return how many ended.
+
+    Called by whoever polls. A landing that fails stays in place and is tried again by a later
+    sweep, after its deadline.
+    """
+    ended = 0
+    for job in queue.jobs.exhausted(now(), EXHAUSTED_MAX):
+        landing = queue.jobs.begin_exhaust(job, now=now())
+        if landing is not None:
+            ended += _land_judge_error(queue, landing, process_result, now)
+    return ended
+
+
+def _land_judge_error(
+    queue: Queue, landing: Job, process_result: ProcessResult, now: Clock
+) -> bool:
+    ids = {
+        "submission_id": landing.submission_id,
+        "job_id": landing.job_id,
+        "fence": landing.fence,
+    }
+    emit("exhaust_begins", **ids, attempts=landing.attempts)
+    try:
+        landed = process_result(
+            submission_id=landing.submission_id,
+            job_id=landing.job_id,
+            fence=landing.fence,
+            tasks=None,
+            handed_out=landing.handed_out,
+        )
+        done = queue.jobs.end_exhaust(landing, outcome=_outcome(landed), now=now())
+    except Exception as error:  # noqa: BLE001 - whatever a landing raises, it is tried again
+        # Whoever happened to poll is not to blame; the next sweep after the deadline retries.
+        emit("exhaust_failed", **ids, error=type(error).__name__, exc_info=True)
+        return False
+    if done is None:
+        emit("exhaust_dropped", **ids)
+        return False
+    emit("exhaust_ends", **ids, outcome=done.outcome)
+    return True
+
+
+def _outcome(landed: Landed) -> Outcome:
+    match landed:
+        case Landed.VERDICT:
+            return Outcome.VERDICT
+        case Landed.JUDGE_ERROR:
+            return Outcome.JUDGE_ERROR
+        case Landed.REFUSED:
+            return Outcome.DROPPED
+        case _:
+            assert_never(landed)

@@ -1,0 +1,51 @@
+"""The queue's parts and numbers in one value, handed to every verb of `job`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo.database import Database
+
+from dispatch.contract import Language
+from dispatch.control import ControlStore
+from dispatch.lease import LeaseRules
+from dispatch.runner import RunnerStore
+from dispatch.store import JobStore
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Queue:
+    """Where jobs, runners and the pause live, and the rules they follow."""
+
+    jobs: JobStore
+    runners: RunnerStore
+    control: ControlStore
+    rules: LeaseRules
+    languages: tuple[int, ...]
+
+    def create_indexes(self) -> None:
+        """Create what is missing. Safe to repeat."""
+        self.jobs.create_indexes()
+        self.runners.create_indexes()
+
+
+def open_queue(
+    database: Database[dict[str, Any]],
+    *,
+    rules: LeaseRules,
+    alive_s: float = 60,
+    languages: tuple[int, ...] = tuple(Language),
+) -> Queue:
+    """Return the queue kept in `database` (its client must be `tz_aware`).
+
+    `alive_s`: for how long after it was seen a runner counts as alive, for people and
+    preferences.
+    """
+    return Queue(
+        jobs=JobStore(database, rules),
+        runners=RunnerStore(database, alive_s=alive_s),
+        control=ControlStore(database),
+        rules=rules,
+        languages=tuple(int(language) for language in languages),
+    )

@@ -1,0 +1,617 @@
+"""Every filter, update and index of the queue: one function per edge.
+
+Guarantees: an edge is one conditional write on one document. Its guard is in the filter, its
+effect (the history entry included) in the update, and it returns the job as it then stands, or
+None when the guard did not hold. No function here decides what None means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pymongo import ReturnDocument
+from pymongo.collection import Collection
+from pymongo.database import Database
+from pymongo.errors import DuplicateKeyError
+
+from dispatch import states
+from dispatch.contract import HandedOut
+from dispatch.indexes import DURABLE, INDEXES
+from dispatch.lease import LeaseRules
+from dispatch.records import Job
+from dispatch.states import HELD, OPEN, Edge, Outcome, State
+
+Document = dict[str, Any]
+
+HELD_VALUES = [state.value for state in HELD]
+HISTORY_MAX = 20
+REPLACED_IDS_MAX = 8
+LEASE_FIELDS = ("leased_by", "lease_token", "claim_id", "lease_deadline", "landing_deadline")
+
+
+def passed_or_absent(now: datetime) -> Document:
+    """I2 as a filter on a deadline. (`$lte` alone would miss documents without one.)"""
+    return {"$not": {"$gt": now}}
+
+
+class JobStore:
+    """The `jobs` collection."""
+
+    def __init__(self, database: Database[Document], rules: LeaseRules) -> None:
+        self.jobs: Collection[Document] = database.get_collection("jobs").with_options(
+            write_concern=DURABLE
+        )
+        self.rules = rules
+
+    def create_indexes(self) -> None:
+        """Create what is missing. Safe to repeat, and for several processes at once."""
+        self.jobs.create_indexes(INDEXES)
+
+    # -- reads ---------------------------------------------------------------------------
+
+    def get(self, submission_id: str) -> Job | None:
+        """Return the job of a submission."""
+        return _job(self.jobs.find_one({"_id": submission_id}))
+
+    def by_job_id(self, job_id: str) -> Job | None:
+        """Return the job whose current id is `job_id`."""
+        return _job(self.jobs.find_one({"job_id": job_id}))
+
+    def was_replaced(self, job_id: str) -> bool:
+        """Tell whether `job_id` is one of the last few ids that a rejudge replaced."""
+        return self.jobs.find_one({"replaced_ids": job_id}, {"_id": 1}) is not None
+
+    def by_claim_id(self, runner_id: str, claim_id: str) -> Job | None:
+        """Return the job that `runner_id` took under `claim_id`, if it is still its lease."""
+        return _job(self.jobs.find_one({"leased_by": runner_id, "claim_id": claim_id}))
+
+    def pending(self, languages: Sequence[int], without: Iterable[int], limit: int) -> list[Job]:
+        """Return the head of the line, best first, without the problems in `without`."""
+        found = self.jobs.find(
+            {
+                "state": State.PENDING.value,
+                "language": {"$in": list(languages)},
+                **_without_problems(without),
+            }
+        )
+        return _jobs(found.sort([("priority", -1), ("queued_at", 1)]).limit(limit))
+
+    def orphans(
+        self, now: datetime, languages: Sequence[int], without: Iterable[int], limit: int
+    ) -> list[Job]:
+        """Return leases that are over and have attempts left, the longest over first."""
+        found = self.jobs.find(
+            {
+                "state": {"$in": HELD_VALUES},
+                "lease_deadline": passed_or_absent(now),
+                "attempts": {"$not": {"$gte": self.rules.max_attempts}},
+                "language": {"$in": list(languages)},
+                **_without_problems(without),
+            }
+        )
+        return _jobs(found.sort([("lease_deadline", 1)]).limit(limit))
+
+    def exhausted(self, now: datetime, limit: int) -> list[Job]:
+        """Return leases that are over and have no attempt left, the longest over first."""
+        found = self.jobs.find(
+            {
+                "state": {"$in": HELD_VALUES},
+                "lease_deadline": passed_or_absent(now),
+                "attempts": {"$gte": self.rules.max_attempts},
+            }
+        )
+        return _jobs(found.sort([("lease_deadline", 1)]).limit(limit))
+
+    def held_by(self, runner_id: str, job_ids: Sequence[str]) -> set[str]:
+        """Return those of `job_ids` that `runner_id` holds a lease on."""
+        found = self.jobs.find(
+            {
+                "leased_by": runner_id,
+                "job_id": {"$in": list(job_ids)},
+                "state": {"$in": HELD_VALUES},
+            },
+            {"job_id": 1},
+        )
+        return {document["job_id"] for document in found}
+
+    def holders(self) -> dict[str, list[str]]:
+        """Return runner id to the ids of the jobs it holds, over all runners."""
+        held: dict[str, list[str]] = {}
+        for document in self.jobs.find(
+            {"state": {"$in": HELD_VALUES}, "leased_by": {"$type": "string"}},
+            {"job_id": 1, "leased_by": 1},
+        ):
+            held.setdefault(document["leased_by"], []).append(document["job_id"])
+        return held
+
+    def marks_due(self, limit: int) -> list[Job]:
+        """Return rejudged jobs whose mark on the submission may be missing."""
+        return _jobs(self.jobs.find({"mark_due": {"$gt": 0}}).limit(limit))
+
+    def depth(self) -> list[Document]:
+        """Return how many jobs are in each state at each priority, done ones aside."""
+        found = self.jobs.aggregate(
+            [
+                {"$match": {"state": {"$in": [state.value for state in OPEN]}}},
+                {
+                    "$group": {
+                        "_id": {"state": "$state", "priority": "$priority"},
+                        "count": {"$sum": 1},
+                    }
+                },
+                {"$sort": {"_id.state": 1, "_id.priority": -1}},
+            ]
+        )
+        return [{**group["_id"], "count": group["count"]} for group in found]
+
+    def oldest_pending(self) -> datetime | None:
+        """Return since when the longest waiting job has been in line."""
+        oldest = self.jobs.find_one(
+            {"state": State.PENDING.value}, {"queued_at": 1}, sort=[("queued_at", 1)]
+        )
+        return None if oldest is None else oldest["queued_at"]
+
+    def without_job(self, submission_ids: Sequence[str]) -> list[str]:
+        """Return those of `submission_ids` that have no job, in their order."""
+        found = self.jobs.find({"_id": {"$in": list(submission_ids)}}, {"_id": 1})
+        known = {document["_id"] for document in found}
+        return [submission_id for submission_id in submission_ids if submission_id not in known]
+
+    # -- edges ---------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        *,
+        submission_id: str,
+        job_id: str,
+        problem_id: int,
+        language: int,
+        priority: int,
+        fence: int,
+        now: datetime,
+    ) -> bool:
+        """Insert the job unless the submission has one. Tell whether it was inserted.
+
+        Raises:
+            DuplicateKeyError: `job_id` belongs to another submission.
+        """
+        document = {
+            "_id": submission_id,
+            "job_id": job_id,
+            "state": State.PENDING.value,
+            "problem_id": problem_id,
+            "language": language,
+            "priority": priority,
+            "queued_at": now,
+            "fence": fence,
+            "attempts": 0,
+            "drain_refunds": 0,
+            "replaced_ids": [],
+            "history": [_entry(event="enqueue", now=now, job_id=job_id, fence=fence, attempts=0)],
+        }
+        try:
+            self.jobs.insert_one(document)
+        except DuplicateKeyError:
+            if self.jobs.find_one({"_id": submission_id}, {"_id": 1}) is None:
+                raise
+            return False
+        return True
+
+    def claim(
+        self,
+        job: Job,
+        *,
+        runner_id: str,
+        lease_token: str,
+        claim_id: str | None,
+        handed_out: HandedOut,
+        now: datetime,
+    ) -> Job | None:
+        """Lease a pending job, if it is still as `job` says.
+
+        Raises:
+            DuplicateKeyError: this runner took another job under `claim_id`.
+        """
+        return self._take(states.CLAIM, {}, job, runner_id, lease_token, claim_id, handed_out, now)
+
+    def reclaim(
+        self,
+        job: Job,
+        *,
+        runner_id: str,
+        lease_token: str,
+        claim_id: str | None,
+        handed_out: HandedOut,
+        now: datetime,
+    ) -> Job | None:
+        """Lease an orphan, if its deadline has still passed and it has attempts left.
+
+        Raises:
+            DuplicateKeyError: this runner took another job under `claim_id`.
+        """
+        guard = {
+            "lease_deadline": passed_or_absent(now),
+            "attempts": {"$not": {"$gte": self.rules.max_attempts}},
+        }
+        return self._take(
+            states.RECLAIM, guard, job, runner_id, lease_token, claim_id, handed_out, now
+        )
+
+    def _take(
+        self,
+        edge: Edge,
+        guard: Document,
+        job: Job,
+        runner_id: str,
+        lease_token: str,
+        claim_id: str | None,
+        handed_out: HandedOut,
+        now: datetime,
+    ) -> Job | None:
+        taken = {
+            "leased_by": runner_id,
+            "lease_token": lease_token,
+            "lease_deadline": self.rules.lease_deadline(now),
+            "handed_out": handed_out.to_document(),
+        }
+        gone = ["landing_deadline", "avoid_runner", "avoid_until", "given_back"]
+        if claim_id is None:
+            gone.append("claim_id")
+        else:
+            taken["claim_id"] = claim_id
+        return self._transition(
+            edge,
+            job,
+            guard={**guard, "fence": job.fence},
+            set_=taken,
+            unset=gone,
+            inc={"attempts": 1, "fence": 1},
+            fence=job.fence + 1,
+            runner_id=runner_id,
+            now=now,
+            note=f"from {job.leased_by}" if edge is states.RECLAIM and job.leased_by else None,
+        )
+
+    def renew(self, runner_id: str, job_ids: Sequence[str], now: datetime) -> int:
+        """Push out the deadlines of those of `job_ids` that `runner_id` holds; return how many.
+
+        Not kept in the histories: renewals would push everything else out of them.
+        """
+        return self.jobs.update_many(
+            {
+                "leased_by": runner_id,
+                "job_id": {"$in": list(job_ids)},
+                "state": {"$in": HELD_VALUES},
+            },
+            {"$set": {"lease_deadline": self.rules.lease_deadline(now)}},
+        ).modified_count
+
+    def begin_complete(
+        self, job: Job, *, runner_id: str, lease_token: str | None, now: datetime
+    ) -> Job | None:
+        """Begin a landing for the owner; also in place of a landing past its deadline."""
+        return self._transition(
+            states.COMPLETE_BEGINS,
+            job,
+            guard={
+                **_owner(runner_id, lease_token),
+                "fence": job.fence,
+                "$or": [
+                    {"state": State.LEASED.value},
+                    {"landing_deadline": passed_or_absent(now)},
+                ],
+            },
+            set_={
+                "landing_deadline": self.rules.landing_deadline(now),
+                "lease_deadline": self.rules.lease_deadline(now),
+            },
+            inc={"fence": 1},
+            fence=job.fence + 1,
+            runner_id=runner_id,
+            now=now,
+        )
+
+    def end_complete(self, job: Job, *, outcome: Outcome, now: datetime) -> Job | None:
+        """End the landing that `job` (its fence) began."""
+        return self._end(states.COMPLETE_ENDS, job, outcome, now)
+
+    def end_exhaust(self, job: Job, *, outcome: Outcome, now: datetime) -> Job | None:
+        """End the judge error's landing that `job` (its fence) began."""
+        return self._end(states.EXHAUST_ENDS, job, outcome, now)
+
+    def _end(self, edge: Edge, job: Job, outcome: Outcome, now: datetime) -> Job | None:
+        return self._transition(
+            edge,
+            job,
+            guard={"fence": job.fence},
+            set_={"outcome": outcome.value, "done_at": now},
+            unset=["landing_deadline"],
+            fence=job.fence,
+            runner_id=job.leased_by,
+            now=now,
+            note=outcome.value,
+        )
+
+    def restore(self, job: Job, *, now: datetime, note: str) -> Job | None:
+        """Give the job back to its owner after the landing that `job` began has failed."""
+        return self._transition(
+            states.COMPLETE_RESTORE,
+            job,
+            guard={"fence": job.fence},
+            set_={"lease_deadline": self.rules.lease_deadline(now)},
+            unset=["landing_deadline"],
+            fence=job.fence,
+            runner_id=job.leased_by,
+            now=now,
+            note=note,
+        )
+
+    def abort_refunded(
+        self, job: Job, *, runner_id: str, lease_token: str | None, now: datetime
+    ) -> Job | None:
+        """Take a drained job back: to the tail of its line, its attempt refunded."""
+        guard = {
+            "attempts": {"$gt": 0},
+            "drain_refunds": {"$not": {"$gte": self.rules.drain_refunds_max}},
+        }
+        return self._give_back(
+            job, guard, {"attempts": -1, "drain_refunds": 1}, runner_id, lease_token, "drain", now
+        )
+
+    def abort_counted(
+        self, job: Job, *, runner_id: str, lease_token: str | None, reason: str, now: datetime
+    ) -> Job | None:
+        """Take a job with attempts left back: to the tail of its line, its attempt counted."""
+        guard = {"attempts": {"$not": {"$gte": self.rules.max_attempts}}}
+        return self._give_back(job, guard, {}, runner_id, lease_token, reason, now)
+
+    def _give_back(
+        self,
+        job: Job,
+        guard: Document,
+        inc: Mapping[str, int],
+        runner_id: str,
+        lease_token: str | None,
+        reason: str,
+        now: datetime,
+    ) -> Job | None:
+        return self._transition(
+            states.ABORT,
+            job,
+            guard={**_owner(runner_id, lease_token), **guard, "fence": job.fence},
+            set_={
+                "queued_at": now,
+                "avoid_runner": runner_id,
+                "avoid_until": self.rules.head_start_after_abort(now),
+                "given_back": {
+                    "runner_id": runner_id,
+                    "lease_token": job.lease_token,
+                    "reason": reason,
+                },
+            },
+            unset=[*LEASE_FIELDS, "handed_out"],
+            inc=inc,
+            fence=job.fence,
+            runner_id=runner_id,
+            now=now,
+            note=reason,
+        )
+
+    def begin_exhaust(self, job: Job, *, now: datetime) -> Job | None:
+        """Take a job whose last lease is over from its owner, to land a judge error."""
+        guard = {
+            "lease_deadline": passed_or_absent(now),
+            "attempts": {"$gte": self.rules.max_attempts},
+        }
+        return self._exhaust(job, guard, now, note=f"last held by {job.leased_by}")
+
+    def begin_exhaust_by_abort(
+        self, job: Job, *, runner_id: str, lease_token: str | None, reason: str, now: datetime
+    ) -> Job | None:
+        """Take a job given back with no attempt left, to land a judge error."""
+        guard = {
+            **_owner(runner_id, lease_token),
+            "attempts": {"$gte": self.rules.max_attempts},
+        }
+        return self._exhaust(
+            job, guard, now, note=f"{reason} by {runner_id}", only_from=State.LEASED
+        )
+
+    def _exhaust(
+        self,
+        job: Job,
+        guard: Document,
+        now: datetime,
+        note: str,
+        only_from: State | None = None,
+    ) -> Job | None:
+        # Nobody renews this landing: when it dies, the sweep begins it again after its deadline.
+        deadline = self.rules.landing_deadline(now)
+        return self._transition(
+            states.EXHAUST_BEGINS,
+            job,
+            guard={**guard, "fence": job.fence},
+            set_={"landing_deadline": deadline, "lease_deadline": deadline},
+            unset=["leased_by", "lease_token", "claim_id"],
+            inc={"fence": 1},
+            fence=job.fence + 1,
+            runner_id=None,
+            now=now,
+            note=note,
+            only_from=only_from,
+        )
+
+    def rejudge_pending(
+        self, job: Job, *, priority: int, rejudge_id: str | None, now: datetime
+    ) -> Job | None:
+        """Keep a waiting job for the rejudge: same id, same place, the better priority."""
+        return self._transition(
+            states.REJUDGE_PENDING,
+            job,
+            guard={"fence": job.fence, **_other_rejudge(rejudge_id)},
+            set_={"mark_due": job.fence + 1, **_given(rejudge_id=rejudge_id)},
+            inc={"fence": 1},
+            max_={"priority": priority},
+            fence=job.fence + 1,
+            runner_id=None,
+            now=now,
+        )
+
+    def rejudge(
+        self, job: Job, *, job_id: str, priority: int, rejudge_id: str | None, now: datetime
+    ) -> Job | None:
+        """Replace a job that is no longer waiting by a new one with a fresh budget."""
+        # A submission still being judged keeps its better place: a bulk rejudge must not send a
+        # fresh submission to the back.
+        kept = priority if job.state is State.DONE else max(priority, job.priority)
+        return self._transition(
+            states.REJUDGE,
+            job,
+            guard={"fence": job.fence, **_other_rejudge(rejudge_id)},
+            set_={
+                "job_id": job_id,
+                "priority": kept,
+                "queued_at": now,
+                "attempts": 0,
+                "drain_refunds": 0,
+                "mark_due": job.fence + 1,
+                **_given(rejudge_id=rejudge_id),
+            },
+            unset=[
+                *LEASE_FIELDS,
+                "handed_out",
+                "outcome",
+                "done_at",
+                "avoid_runner",
+                "avoid_until",
+                "given_back",
+                *([] if rejudge_id else ["rejudge_id"]),
+            ],
+            inc={"fence": 1},
+            push={"replaced_ids": {"$each": [job.job_id], "$slice": -REPLACED_IDS_MAX}},
+            fence=job.fence + 1,
+            new_job_id=job_id,
+            runner_id=None,
+            now=now,
+            note=f"replaces {job.job_id}",
+            only_from=job.state,
+            attempts=0,
+        )
+
+    def marked(self, submission_id: str, *, job_id: str, fence: int) -> None:
+        """Note that the rejudge with that fence, or a newer one, is marked on the submission.
+
+        Not for a still newer rejudge: its own mark may be missing.
+        """
+        self.jobs.update_one(
+            {"_id": submission_id, "job_id": job_id, "mark_due": {"$lte": fence}},
+            {"$unset": {"mark_due": ""}},
+        )
+
+    def _transition(
+        self,
+        edge: Edge,
+        job: Job,
+        *,
+        guard: Document,
+        fence: int,
+        runner_id: str | None,
+        now: datetime,
+        set_: Document | None = None,
+        unset: Sequence[str] = (),
+        inc: Mapping[str, int] | None = None,
+        max_: Document | None = None,
+        push: Document | None = None,
+        new_job_id: str | None = None,
+        note: str | None = None,
+        only_from: State | None = None,
+        attempts: int | None = None,
+    ) -> Job | None:
+        """Write one edge: the only place that writes `state` after the insert."""
+        sources = edge.sources if only_from is None else {only_from}
+        if not sources <= edge.sources:
+            raise ValueError(f"{edge.event} does not leave {only_from}")
+        entry = _entry(
+            event=edge.event,
+            now=now,
+            job_id=new_job_id or job.job_id,
+            fence=fence,
+            attempts=job.attempts + (inc or {}).get("attempts", 0)
+            if attempts is None
+            else attempts,
+            runner_id=runner_id,
+            note=note,
+        )
+        update: Document = {
+            "$set": {**(set_ or {}), "state": edge.target.value},
+            "$push": {
+                **(push or {}),
+                "history": {"$each": [entry], "$slice": -HISTORY_MAX},
+            },
+        }
+        if unset:
+            update["$unset"] = dict.fromkeys(unset, "")
+        if inc:
+            update["$inc"] = dict(inc)
+        if max_:
+            update["$max"] = max_
+        return _job(
+            self.jobs.find_one_and_update(
+                {
+                    "_id": job.submission_id,
+                    "job_id": job.job_id,
+                    "state": {"$in": [source.value for source in sources]},
+                    **guard,
+                },
+                update,
+                return_document=ReturnDocument.AFTER,
+            )
+        )
+
+
+def _job(document: Mapping[str, Any] | None) -> Job | None:
+    return None if document is None else Job.from_document(document)
+
+
+def _jobs(documents: Iterable[Mapping[str, Any]]) -> list[Job]:
+    return [Job.from_document(document) for document in documents]
+
+
+def _owner(runner_id: str, lease_token: str | None) -> Document:
+    owner = {"leased_by": runner_id}
+    return owner if lease_token is None else {**owner, "lease_token": lease_token}
+
+
+def _without_problems(problem_ids: Iterable[int]) -> Document:
+    listed = list(problem_ids)
+    return {"problem_id": {"$nin": listed}} if listed else {}
+
+
+def _other_rejudge(rejudge_id: str | None) -> Document:
+    return {} if rejudge_id is None else {"rejudge_id": {"$ne": rejudge_id}}
+
+
+def _given(**fields: Any) -> Document:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _entry(
+    *,
+    event: str,
+    now: datetime,
+    job_id: str,
+    fence: int,
+    attempts: int,
+    runner_id: str | None = None,
+    note: str | None = None,
+) -> Document:
+    return {
+        "at": now,
+        "event": event,
+        "job_id": job_id,
+        "fence": fence,
+        "attempts": attempts,
+        **_given(runner_id=runner_id, note=note),
+    }
