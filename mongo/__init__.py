@@ -1,0 +1,1 @@
+"""The judge's domain on MongoDB: users, problems, homeworks, submissions, and how results land."""

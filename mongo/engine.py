@@ -1,0 +1,261 @@
+"""The domain's documents, their indexes, and the connection they live on.
+
+Guarantees: one client per process, made by `connect` (after a server's fork); acknowledged
+writes are on a majority's disks; times come back in UTC with zone. Documents that carry state
+are changed by atomic updates only, never by `.save()` after their creation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mongoengine
+from mongoengine import fields
+from pymongo import MongoClient
+from pymongo.collection import Collection
+from pymongo.database import Database
+
+ALIAS = mongoengine.DEFAULT_CONNECTION_NAME
+DEFAULT_DATABASE = "judge"
+
+CLIENT_OPTIONS: dict[str, Any] = {
+    "tz_aware": True,
+    "uuidRepresentation": "standard",
+    "w": "majority",
+    "journal": True,
+    "wTimeoutMS": 10_000,
+    "retryWrites": True,
+    # A primary that hangs is noticed in seconds, not in the driver's default half minute.
+    "connectTimeoutMS": 2_000,
+    "socketTimeoutMS": 20_000,
+    "serverSelectionTimeoutMS": 5_000,
+    "heartbeatFrequencyMS": 1_000,
+    "appname": "judge-dispatch",
+}
+
+
+class User(mongoengine.Document):  # type: ignore[misc]
+    """A user and the counters recomputed from the user's submissions."""
+
+    name = fields.StringField(primary_key=True)
+    display_name = fields.StringField(null=True)
+    submission = fields.IntField(default=0)
+    AC_submission = fields.IntField(default=0)
+    AC_problem_ids = fields.ListField(fields.IntField())
+    version = fields.IntField(default=0)
+    meta = {"collection": "users", "auto_create_index": False, "strict": False}  # noqa: RUF012
+
+
+class ApiKey(mongoengine.Document):  # type: ignore[misc]
+    """The hash of a user's or an admin's key."""
+
+    sha256 = fields.StringField(primary_key=True)
+    admin = fields.BooleanField(required=True)
+    username = fields.StringField(null=True)
+    created_at = fields.DateTimeField(required=True)
+    meta = {  # noqa: RUF012
+        "collection": "api_keys",
+        "auto_create_index": False,
+        "strict": False,
+        # A user's keys, to list or remove them.
+        "indexes": [{"fields": ["username"], "name": "username"}],
+    }
+
+
+class Problem(mongoengine.Document):  # type: ignore[misc]
+    """A problem; `ready` when its tasks and its test data agree.
+
+    `testdata` holds the current test data last and, for a while, what it replaced:
+    `{sha256, blob_id, case_counts, size_bytes, replaced_at}`.
+    """
+
+    problem_id = fields.IntField(primary_key=True)
+    name = fields.StringField(required=True)
+    tasks = fields.ListField(fields.DictField())
+    allowed_languages = fields.ListField(fields.IntField())
+    checker = fields.StringField(default="default")
+    testdata = fields.ListField(fields.DictField())
+    ready = fields.BooleanField(default=False)
+    revision = fields.IntField(default=0)
+    meta = {"collection": "problems", "auto_create_index": False, "strict": False}  # noqa: RUF012
+
+
+class Homework(mongoengine.Document):  # type: ignore[misc]
+    """A homework's settings. `recompute_due` is set by every edit until all is recomputed."""
+
+    homework_id = fields.StringField(primary_key=True)
+    name = fields.StringField(required=True)
+    start = fields.DateTimeField(required=True)
+    end = fields.DateTimeField(required=True)
+    penalty = fields.StringField(required=True)
+    problem_ids = fields.ListField(fields.IntField())
+    students = fields.ListField(fields.StringField())
+    departed = fields.ListField(fields.StringField())
+    recompute_due = fields.BooleanField(default=False)
+    version = fields.IntField(default=0)
+    meta = {  # noqa: RUF012
+        "collection": "homeworks",
+        "auto_create_index": False,
+        "strict": False,
+        "indexes": [
+            # A landing's homeworks: those of the student.
+            {"fields": ["students"], "name": "students"},
+            # Edits whose recompute has not finished.
+            {
+                "fields": ["recompute_due"],
+                "name": "recompute_due",
+                "partialFilterExpression": {"recompute_due": True},
+            },
+        ],
+    }
+
+
+class StudentStatus(mongoengine.Document):  # type: ignore[misc]
+    """One student's standing in one homework: `problems` maps a problem id to its entry.
+
+    Its id is made of both (`status_id`), so that two first landings cannot make two.
+    """
+
+    status_id = fields.StringField(primary_key=True)
+    homework_id = fields.StringField(required=True)
+    username = fields.StringField(required=True)
+    problems = fields.DictField()
+    version = fields.IntField(default=0)
+    meta = {  # noqa: RUF012
+        "collection": "student_status",
+        "auto_create_index": False,
+        "strict": False,
+        # A homework's standings, in the students' order.
+        "indexes": [{"fields": ["homework_id", "username"], "name": "homework", "unique": True}],
+    }
+
+
+class Submission(mongoengine.Document):  # type: ignore[misc]
+    """A submission: who handed in what, what was last landed, and what of it counts.
+
+    `status` is what is shown: -1 while a judging is under way. `result` is the last landed
+    result, with its job and fence. `counted` is what counters and homeworks read: the last real
+    result, or a judge error where there has been none.
+    """
+
+    submission_id = fields.StringField(primary_key=True)
+    username = fields.StringField(required=True)
+    problem_id = fields.IntField(required=True)
+    language = fields.IntField(required=True)
+    code_blob = fields.StringField(required=True)
+    submitted_at = fields.DateTimeField(required=True)
+    status = fields.IntField(required=True)
+    job_id = fields.StringField(required=True)
+    fence = fields.IntField(default=0)
+    result = fields.DictField(null=True)
+    counted = fields.DictField(null=True)
+    meta = {  # noqa: RUF012
+        "collection": "submissions",
+        "auto_create_index": False,
+        "strict": False,
+        "indexes": [
+            # The user's counters, from the index alone.
+            {"fields": ["username", "counted.status", "problem_id"], "name": "counters"},
+            # A student's submissions to one problem, in the order in which they count.
+            {
+                "fields": ["username", "problem_id", "submitted_at", "submission_id"],
+                "name": "standing",
+            },
+            # Lists, newest first: of all, of a user, of a problem.
+            {"fields": ["-submitted_at", "-submission_id"], "name": "newest"},
+            {"fields": ["username", "-submitted_at", "-submission_id"], "name": "user_newest"},
+            {
+                "fields": ["problem_id", "-submitted_at", "-submission_id"],
+                "name": "problem_newest",
+            },
+            # Submissions that wait, for the sweep that finds those without a job.
+            {
+                "fields": ["status", "submission_id"],
+                "name": "waiting",
+                "partialFilterExpression": {"status": -1},
+            },
+        ],
+    }
+
+
+DOCUMENTS = (User, ApiKey, Problem, Homework, StudentStatus, Submission)
+
+
+def connect(uri: str) -> Database[dict[str, Any]]:
+    """Open this process's client on `uri` and return the database it names.
+
+    Raises:
+        pymongo.errors.ConfigurationError: the URI is malformed. Whether the server answers is
+            not asked here.
+    """
+    mongoengine.disconnect(ALIAS)
+    client: MongoClient[dict[str, Any]] = mongoengine.connect(
+        db=_database_name(uri), host=uri, alias=ALIAS, **CLIENT_OPTIONS
+    )
+    return client[_database_name(uri)]
+
+
+def connect_in_process() -> Database[dict[str, Any]]:
+    """Open the in-process store: for trying things out where no `mongod` runs."""
+    from mongo.in_process import SerialisedMongoClient
+
+    mongoengine.disconnect(ALIAS)
+    client: MongoClient[dict[str, Any]] = mongoengine.connect(
+        db=DEFAULT_DATABASE,
+        host="mongodb://localhost",
+        alias=ALIAS,
+        mongo_client_class=SerialisedMongoClient,
+        tz_aware=True,
+        uuidRepresentation="standard",
+    )
+    return client[DEFAULT_DATABASE]
+
+
+def disconnect() -> None:
+    """Close this process's client."""
+    mongoengine.disconnect(ALIAS)
+
+
+def create_indexes() -> None:
+    """Create every index of the domain. Explicit: a dropped database does not get them back."""
+    for document in DOCUMENTS:
+        document.ensure_indexes()
+
+
+def submissions() -> Collection[dict[str, Any]]:
+    """Return the raw collection, for guarded updates and aggregations."""
+    return _collection(Submission)
+
+
+def users() -> Collection[dict[str, Any]]:
+    """Return the raw collection of users."""
+    return _collection(User)
+
+
+def homeworks() -> Collection[dict[str, Any]]:
+    """Return the raw collection of homeworks."""
+    return _collection(Homework)
+
+
+def student_statuses() -> Collection[dict[str, Any]]:
+    """Return the raw collection of standings."""
+    return _collection(StudentStatus)
+
+
+def problems() -> Collection[dict[str, Any]]:
+    """Return the raw collection of problems."""
+    return _collection(Problem)
+
+
+def _collection(document: Any) -> Collection[dict[str, Any]]:
+    collection: Collection[dict[str, Any]] = document._get_collection()
+    return collection
+
+
+def _database_name(uri: str) -> str:
+    from pymongo.uri_parser import parse_uri
+
+    if uri.startswith("mongodb+srv://"):
+        # Resolving the name is the client's business; the path is enough here.
+        return uri.rpartition("/")[2].partition("?")[0] or DEFAULT_DATABASE
+    return parse_uri(uri)["database"] or DEFAULT_DATABASE

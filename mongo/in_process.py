@@ -1,0 +1,54 @@
+"""The in-process store: mongomock behind one lock, with GridFS.
+
+Guarantees: single operations are atomic between the threads of this process (mongomock's own
+find-and-modify is not). Nothing survives the process. It stands in where no `mongod` runs, for a
+look around; nothing else is proven on it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import mongomock
+from mongomock.collection import Collection
+from mongomock.gridfs import enable_gridfs_integration
+
+_LOCK = threading.RLock()
+_WRITES = (
+    "bulk_write",
+    "delete_many",
+    "delete_one",
+    "find_one_and_delete",
+    "find_one_and_replace",
+    "find_one_and_update",
+    "insert_many",
+    "insert_one",
+    "replace_one",
+    "update_many",
+    "update_one",
+)
+
+
+def _serialised(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def locked(*args: Any, **kwargs: Any) -> Any:
+        with _LOCK:
+            return method(*args, **kwargs)
+
+    locked._serialised = True  # type: ignore[attr-defined]
+    return locked
+
+
+class SerialisedMongoClient(mongomock.MongoClient):  # type: ignore[type-arg]
+    """A mongomock client whose collections' writes happen one at a time."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        for name in _WRITES:
+            method = getattr(Collection, name)
+            if not getattr(method, "_serialised", False):
+                setattr(Collection, name, _serialised(method))
+        enable_gridfs_integration()  # type: ignore[no-untyped-call]
+        super().__init__(*args, **kwargs)

@@ -1,0 +1,160 @@
+"""The domain as one object, with the queue and the clock it was given: what the API calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import IO, Any
+
+from ulid import ULID
+
+from dispatch.contract import TaskSpec
+from mongo import homework, outputs, problem, submission, user
+from mongo.homework import HomeworkSettings
+from mongo.submission import JobQueue, Submitted
+from mongo.user import Principal
+
+
+class Judge:
+    """Users, problems, homeworks and submissions. Every method may raise a `DomainError`."""
+
+    def __init__(self, queue: JobQueue, now: Callable[[], datetime]) -> None:
+        self._queue = queue
+        self._now = now
+
+    def principal(self, key: str) -> Principal | None:
+        """Return who the key belongs to, or None."""
+        return user.principal(key)
+
+    def put_user(self, name: str, *, display_name: str | None) -> bool:
+        """Create or change a user; tell whether it was created."""
+        return user.put_user(name, display_name=display_name)
+
+    def create_key(self, username: str) -> str:
+        """Make a key for a user."""
+        return user.create_key(username, now=self._now())
+
+    def view_user(self, name: str) -> dict[str, Any]:
+        """Return a user with the counters."""
+        return user.view_user(name)
+
+    def put_problem(
+        self,
+        problem_id: int,
+        *,
+        name: str,
+        tasks: Sequence[TaskSpec],
+        allowed_languages: Sequence[int],
+    ) -> bool:
+        """Create or replace a problem's settings; tell whether it was created."""
+        return problem.put_problem(
+            problem_id, name=name, tasks=tasks, allowed_languages=allowed_languages
+        )
+
+    def put_testdata(self, problem_id: int, file: IO[bytes]) -> tuple[bool, str]:
+        """Store a problem's test data; return (created, SHA-256)."""
+        return problem.put_testdata(problem_id, file, now=self._now())
+
+    def open_testdata(self, problem_id: int, sha256: str) -> Iterator[bytes] | None:
+        """Return test data by hash, in pieces."""
+        return problem.open_testdata(problem_id, sha256)
+
+    def view_problem(self, problem_id: int) -> dict[str, Any]:
+        """Return a problem's settings."""
+        return problem.view_problem(problem_id)
+
+    def is_ready(self, problem_id: int) -> bool:
+        """Tell whether the problem can be judged."""
+        return problem.is_ready(problem_id)
+
+    def put_homework(
+        self,
+        homework_id: str,
+        *,
+        name: str,
+        start: datetime,
+        end: datetime,
+        penalty: str,
+        problem_ids: Sequence[int],
+        students: Sequence[str],
+    ) -> bool:
+        """Create or replace a homework; tell whether it was created."""
+        settings = HomeworkSettings(
+            name=name,
+            start=start,
+            end=end,
+            penalty=penalty,
+            problem_ids=tuple(problem_ids),
+            students=tuple(students),
+        )
+        return homework.put_homework(homework_id, settings)
+
+    def view_homework(self, homework_id: str, *, only: str | None) -> dict[str, Any]:
+        """Return a homework with its standings, of one student if `only` is given."""
+        return homework.view_homework(homework_id, only=only)
+
+    def require_problem(self, problem_id: int) -> None:
+        """Raise NotFoundError unless there is such a problem."""
+        problem.rules(problem_id)
+
+    def submit(
+        self,
+        *,
+        submission_id: str | None,
+        username: str,
+        problem_id: int,
+        language: int,
+        code: bytes,
+        may_be_early: bool,
+    ) -> Submitted:
+        """Take a program in; its id is made where the client chose none."""
+        return submission.submit(
+            submission_id=submission_id or f"sn_{ULID()}",
+            username=username,
+            problem_id=problem_id,
+            language=language,
+            code=code,
+            may_be_early=may_be_early,
+            queue=self._queue,
+            now=self._now(),
+        )
+
+    def rejudge(self, submission_id: str) -> str:
+        """Have a submission judged afresh; return its job's id."""
+        return submission.rejudge(submission_id, queue=self._queue)
+
+    def view_submission(self, submission_id: str) -> dict[str, Any]:
+        """Return what is shown of a submission."""
+        return submission.view_submission(submission_id)
+
+    def verdict_of(self, submission_id: str) -> int | None:
+        """Return the status shown, or None if there is no such submission."""
+        return submission.verdict_of(submission_id)
+
+    def owner_of(self, submission_id: str) -> str:
+        """Return whose submission it is."""
+        return submission.owner_of(submission_id)
+
+    def read_code(self, submission_id: str) -> bytes:
+        """Return a submission's code as a zip."""
+        return submission.read_code(submission_id)
+
+    def read_output(
+        self, submission_id: str, task: int, case: int, stream: outputs.Stream
+    ) -> bytes:
+        """Return what a case printed."""
+        return submission.read_output(submission_id, task, case, stream)
+
+    def list_submissions(
+        self,
+        *,
+        username: str | None,
+        problem_id: int | None,
+        status: int | None,
+        limit: int,
+        before: str | None,
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """Return a page of submissions, newest first, and where the next page starts."""
+        return submission.list_submissions(
+            username=username, problem_id=problem_id, status=status, limit=limit, before=before
+        )

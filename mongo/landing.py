@@ -1,0 +1,179 @@
+"""Landing: writing a result where it counts, and what follows from it.
+
+Guarantees: I6. A result is written only under a fence at least as new as the stored one; counters
+and standings are recomputed from the submissions, never incremented, so that a landing may be
+repeated, stopped anywhere, or run beside others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from pymongo import ReturnDocument
+
+from dispatch.contract import HandedOut, InvalidResult, JudgeResult, Landed, Verdict
+from mongo import engine, outputs, recompute, storage
+from mongo.outputs import Bundle
+from mongo.scoring import FoldedResult, FoldedTask, fold
+
+TRIES_MAX = 20
+
+JUDGE_ERROR: dict[str, Any] = {
+    "status": Verdict.JE.value,
+    "score": 0,
+    "exec_time_ms": -1,
+    "memory_usage_kib": -1,
+    "tasks": [],
+    "outputs_blob": None,
+    "testdata_sha256": None,
+}
+
+
+def process_result(
+    *,
+    submission_id: str,
+    job_id: str,
+    fence: int,
+    tasks: JudgeResult | None,
+    handed_out: HandedOut | None,
+    now: Callable[[], datetime],
+) -> Landed:
+    """Land a result, or (`tasks` None) a judge error. See `dispatch.contract.ProcessResult`.
+
+    Raises:
+        InvalidResult: the result does not fit `handed_out`; nothing was written.
+        RecomputeContendedError: other writers won every race; land again.
+    """
+    if tasks is None:
+        return _land_judge_error(submission_id, job_id, fence, now)
+    if handed_out is None:
+        raise InvalidResult("nothing was handed out under this lease")
+    folded = fold(tasks, handed_out)
+    bundle = outputs.store(submission_id, fence, tasks)
+    before = _land(
+        submission_id,
+        guard={},
+        result={
+            **_result(folded, bundle),
+            "job_id": job_id,
+            "fence": fence,
+            "judged_at": now(),
+            "testdata_sha256": handed_out.testdata_sha256,
+            "exhausted": False,
+        },
+    )
+    if before is None:
+        if bundle.blob_id is not None:
+            storage.delete(bundle.blob_id)
+        return Landed.REFUSED
+    finish_judging(before["username"], before["problem_id"])
+    _drop_outputs(before)
+    return Landed.VERDICT
+
+
+def finish_judging(username: str, problem_id: int) -> None:
+    """Bring the user's counters and every homework's standing up to date.
+
+    Raises:
+        RecomputeContendedError: other writers won every race.
+    """
+    recompute.recompute_user(username)
+    for homework_id in recompute.homework_ids(username, problem_id):
+        recompute.recompute_standing(homework_id, username, problem_id)
+
+
+def _land_judge_error(
+    submission_id: str, job_id: str, fence: int, now: Callable[[], datetime]
+) -> Landed:
+    real_result_of_job = {"result.job_id": job_id, "result.exhausted": False}
+    for _ in range(TRIES_MAX):
+        # The last attempt may have died between its result and its end: that result stands.
+        kept = _update(
+            {"_id": submission_id, "fence": {"$lte": fence}, **real_result_of_job},
+            {"$set": {"fence": fence}},
+        )
+        if kept is not None:
+            finish_judging(kept["username"], kept["problem_id"])
+            return Landed.VERDICT
+        before = _land(
+            submission_id,
+            guard={"$nor": [real_result_of_job]},
+            result={
+                **JUDGE_ERROR,
+                "job_id": job_id,
+                "fence": fence,
+                "judged_at": now(),
+                "exhausted": True,
+            },
+        )
+        if before is not None:
+            finish_judging(before["username"], before["problem_id"])
+            _drop_outputs(before)
+            return Landed.JUDGE_ERROR
+        newer = {"_id": submission_id, "fence": {"$lte": fence}}
+        if engine.submissions().find_one(newer, {"_id": 1}) is None:
+            return Landed.REFUSED
+    raise recompute.RecomputeContendedError(f"submission {submission_id} keeps changing")
+
+
+def _land(
+    submission_id: str, *, guard: dict[str, Any], result: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Write a result under its fence, and what counts; return the submission as it was before.
+
+    A judge error counts only where no real result ever did.
+    """
+    status, fence = result["status"], result["fence"]
+    filter_ = {"_id": submission_id, "fence": {"$lte": fence}, **guard}
+    shown = {"status": status, "fence": fence, "result": result}
+    counting = {**shown, "counted": {"status": status, "score": result["score"]}}
+    if status != Verdict.JE:
+        return _update(filter_, {"$set": counting})
+    no_real_one = [None, Verdict.JE.value]
+    before = _update({**filter_, "counted.status": {"$in": no_real_one}}, {"$set": counting})
+    return before or _update({**filter_, "counted.status": {"$nin": no_real_one}}, {"$set": shown})
+
+
+def _update(filter_: dict[str, Any], update: dict[str, Any]) -> dict[str, Any] | None:
+    return engine.submissions().find_one_and_update(
+        filter_, update, return_document=ReturnDocument.BEFORE
+    )
+
+
+def _result(folded: FoldedResult, bundle: Bundle) -> dict[str, Any]:
+    return {
+        "status": folded.status.value,
+        "score": folded.score,
+        "exec_time_ms": folded.exec_time_ms,
+        "memory_usage_kib": folded.memory_usage_kib,
+        "outputs_blob": bundle.blob_id,
+        "tasks": [_task(number, task, bundle) for number, task in enumerate(folded.tasks)],
+    }
+
+
+def _task(number: int, task: FoldedTask, bundle: Bundle) -> dict[str, Any]:
+    return {
+        "status": task.status.value,
+        "score": task.score,
+        "exec_time_ms": task.exec_time_ms,
+        "memory_usage_kib": task.memory_usage_kib,
+        "cases": [
+            {
+                "status": case.status.value,
+                "exit_code": case.exit_code,
+                "exec_time_ms": case.exec_time_ms,
+                "memory_usage_kib": case.memory_usage_kib,
+                "output_truncated": (number, index) in bundle.cut,
+            }
+            for index, case in enumerate(task.cases)
+        ],
+    }
+
+
+def _drop_outputs(before: dict[str, Any]) -> None:
+    """Remove the bundle that the new result replaced."""
+    replaced = (before.get("result") or {}).get("outputs_blob")
+    if replaced is not None:
+        storage.delete(replaced)

@@ -1,0 +1,298 @@
+"""Submissions: handing in, rejudging, reading.
+
+Guarantees: I7. A submission id is reserved from its insert on; a second submit under it starts
+nothing and touches nothing of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+
+from mongoengine.errors import NotUniqueError
+
+from dispatch.contract import Language, Verdict, new_job_id
+from mongo import archive, engine, homework, outputs, problem, storage, user
+from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class JobQueue(Protocol):
+    """What the domain needs of the queue. Wired by the composition root."""
+
+    def enqueue(
+        self,
+        *,
+        submission_id: str,
+        job_id: str,
+        problem_id: int,
+        language: int,
+        submission_fence: int,
+    ) -> None:
+        """Give the submission its job, unless it has one."""
+
+    def requeue(
+        self, *, submission_id: str, problem_id: int, language: int, submission_fence: int
+    ) -> tuple[str, int]:
+        """Have the submission judged afresh; return (job id, the job's fence)."""
+
+    def marked(self, *, submission_id: str, job_id: str, fence: int) -> None:
+        """Note that the submission carries the mark of that rejudge."""
+
+    def without_job(self, submission_ids: Sequence[str]) -> list[str]:
+        """Return those of `submission_ids` that have no job."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submitted:
+    """A submission that has been taken in."""
+
+    submission_id: str
+    job_id: str
+
+
+# -- handing in ----------------------------------------------------------------------------
+
+
+def submit(
+    *,
+    submission_id: str,
+    username: str,
+    problem_id: int,
+    language: int,
+    code: bytes,
+    may_be_early: bool,
+    queue: JobQueue,
+    now: datetime,
+) -> Submitted:
+    """Take a program in: its code, the submission, its job, in this order.
+
+    A crash between the writes leaves a submission without a job, which the next sweep enters.
+
+    Raises:
+        NotFoundError: `unknown_problem`, `unknown_user`.
+        InvalidError: `invalid_request`, about the code.
+        ForbiddenError: `language_not_allowed`, `homework_not_started`.
+        ConflictError: `duplicate_submission`; nothing was started.
+    """
+    rules = problem.rules(problem_id)
+    user.require_user(username)
+    packed = archive.source_zip(code, Language(language))
+    if language not in rules.allowed_languages:
+        name = Language(language).name
+        raise ForbiddenError(
+            "language_not_allowed", f"language: {name} is not allowed for problem {problem_id}"
+        )
+    if not may_be_early and homework.not_started(username, problem_id, now=now):
+        raise ForbiddenError(
+            "homework_not_started", f"the homework with problem {problem_id} has not started"
+        )
+    if engine.submissions().find_one({"_id": submission_id}, {"_id": 1}) is not None:
+        raise _duplicate(submission_id)
+    job_id = new_job_id()
+    blob_id = storage.put(packed, name=f"code/{submission_id}")
+    try:
+        engine.Submission(
+            submission_id=submission_id,
+            username=username,
+            problem_id=problem_id,
+            language=language,
+            code_blob=blob_id,
+            submitted_at=now,
+            status=Verdict.PENDING.value,
+            job_id=job_id,
+        ).save(force_insert=True)
+    except NotUniqueError:
+        storage.delete(blob_id)
+        raise _duplicate(submission_id) from None
+    queue.enqueue(
+        submission_id=submission_id,
+        job_id=job_id,
+        problem_id=problem_id,
+        language=language,
+        submission_fence=0,
+    )
+    return Submitted(submission_id=submission_id, job_id=job_id)
+
+
+def _duplicate(submission_id: str) -> ConflictError:
+    return ConflictError("duplicate_submission", f"submission {submission_id} already submitted")
+
+
+# -- rejudging -----------------------------------------------------------------------------
+
+
+def rejudge(submission_id: str, *, queue: JobQueue) -> str:
+    """Have a submission judged afresh; return its job's id.
+
+    Two writes: the job, then the mark on the submission. It takes effect with the mark; what a
+    crash leaves between the two, a sweep repeats. Until the new verdict lands, the last landed
+    result still counts.
+
+    Raises:
+        NotFoundError: `unknown_submission`.
+    """
+    submission = _submission(submission_id)
+    job_id, fence = queue.requeue(
+        submission_id=submission_id,
+        problem_id=submission["problem_id"],
+        language=submission["language"],
+        submission_fence=submission["fence"],
+    )
+    mark_rejudged(submission_id, job_id=job_id, fence=fence, queue=queue)
+    return job_id
+
+
+def mark_rejudged(submission_id: str, *, job_id: str, fence: int, queue: JobQueue) -> None:
+    """Mark a submission pending under its rejudge's fence, unless something newer stands."""
+    engine.submissions().update_one(
+        {"_id": submission_id, "fence": {"$lt": fence}},
+        {"$set": {"status": Verdict.PENDING.value, "fence": fence, "job_id": job_id}},
+    )
+    queue.marked(submission_id=submission_id, job_id=job_id, fence=fence)
+
+
+# -- reading -------------------------------------------------------------------------------
+
+
+def _submission(submission_id: str) -> dict[str, Any]:
+    submission = engine.submissions().find_one({"_id": submission_id})
+    if submission is None:
+        raise NotFoundError("unknown_submission", f"there is no submission {submission_id!r}")
+    return submission
+
+
+def view_submission(submission_id: str) -> dict[str, Any]:
+    """Return what is shown of a submission.
+
+    While a rejudge is under way it is pending: no verdict, score 0, no tasks.
+
+    Raises:
+        NotFoundError: `unknown_submission`.
+    """
+    return _view(_submission(submission_id))
+
+
+def _view(submission: dict[str, Any]) -> dict[str, Any]:
+    pending = submission["status"] == Verdict.PENDING
+    result = {} if pending else submission.get("result") or {}
+    return {
+        "submission_id": submission["_id"],
+        "username": submission["username"],
+        "problem_id": submission["problem_id"],
+        "language": submission["language"],
+        "status": submission["status"],
+        "verdict": Verdict(submission["status"]).name,
+        "score": result.get("score", 0),
+        "exec_time_ms": result.get("exec_time_ms", -1),
+        "memory_usage_kib": result.get("memory_usage_kib", -1),
+        "submitted_at": submission["submitted_at"],
+        "judged_at": result.get("judged_at"),
+        "testdata_sha256": result.get("testdata_sha256"),
+        "tasks": [_named(task) for task in result.get("tasks", [])],
+    }
+
+
+def _named(task: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **task,
+        "verdict": Verdict(task["status"]).name,
+        "cases": [{**case, "verdict": Verdict(case["status"]).name} for case in task["cases"]],
+    }
+
+
+def verdict_of(submission_id: str) -> int | None:
+    """Return the status shown (-1 while pending), or None if there is no such submission."""
+    found = engine.submissions().find_one({"_id": submission_id}, {"status": 1})
+    return None if found is None else int(found["status"])
+
+
+def owner_of(submission_id: str) -> str:
+    """Return whose submission it is.
+
+    Raises:
+        NotFoundError: `unknown_submission`.
+    """
+    return str(_submission(submission_id)["username"])
+
+
+def read_code(submission_id: str) -> bytes:
+    """Return the code as a zip.
+
+    Raises:
+        NotFoundError: `unknown_submission`.
+    """
+    data = storage.read(_submission(submission_id)["code_blob"])
+    if data is None:
+        raise NotFoundError("unknown_submission", f"the code of {submission_id!r} is gone")
+    return data
+
+
+def read_output(submission_id: str, task: int, case: int, stream: outputs.Stream) -> bytes:
+    """Return what a case of the shown result printed.
+
+    Raises:
+        NotFoundError: `unknown_submission`, or `unknown_output`: no such case has been judged.
+    """
+    submission = _submission(submission_id)
+    result = submission.get("result") or {}
+    tasks = [] if submission["status"] == Verdict.PENDING else result.get("tasks", [])
+    if not (0 <= task < len(tasks) and 0 <= case < len(tasks[task]["cases"])):
+        raise NotFoundError("unknown_output", f"submission {submission_id!r} has no such case")
+    blob_id = result.get("outputs_blob")
+    return b"" if blob_id is None else outputs.read(blob_id, task, case, stream)
+
+
+def list_submissions(
+    *,
+    username: str | None,
+    problem_id: int | None,
+    status: int | None,
+    limit: int,
+    before: str | None,
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return a page of submissions without tasks, newest first, and the next page's cursor.
+
+    Raises:
+        InvalidError: `invalid_request`, the cursor is none of ours.
+    """
+    filter_: dict[str, Any] = {
+        name: value
+        for name, value in (
+            ("username", username),
+            ("problem_id", problem_id),
+            ("status", status),
+        )
+        if value is not None
+    }
+    if before is not None:
+        at, last_id = _cursor(before)
+        filter_["$or"] = [
+            {"submitted_at": {"$lt": at}},
+            {"submitted_at": at, "_id": {"$lt": last_id}},
+        ]
+    found = list(
+        engine.submissions()
+        .find(filter_, {"result.tasks": 0})
+        .sort([("submitted_at", -1), ("_id", -1)])
+        .limit(limit + 1)
+    )
+    page = found[:limit]
+    more = len(found) > limit
+    cursor = f"{_epoch_ms(page[-1]['submitted_at'])}~{page[-1]['_id']}" if more else None
+    return [_view(submission) for submission in page], cursor
+
+
+def _epoch_ms(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def _cursor(text: str) -> tuple[datetime, str]:
+    at, _, last_id = text.partition("~")
+    try:
+        return EPOCH + timedelta(milliseconds=int(at)), last_id
+    except (ValueError, OverflowError):
+        raise InvalidError("invalid_request", "cursor: not one that was given out") from None

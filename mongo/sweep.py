@@ -1,0 +1,92 @@
+"""What a crash can leave in the domain, found and finished by whoever polls (I8).
+
+Guarantees: each function is bounded, may run in any number of processes at once, and does
+nothing where nothing is left over.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from mongo import engine, recompute, storage
+from mongo.submission import JobQueue
+
+WAITING_MAX = 500
+HOMEWORKS_MAX = 2
+BLOBS_MAX = 100
+BLOB_GRACE = timedelta(minutes=10)
+"""A blob this young may belong to a write still under way."""
+
+
+class Sweeper:
+    """Finishes what crashes left. Holds the place in long lists between calls, nothing else."""
+
+    def __init__(self, queue: JobQueue) -> None:
+        self._queue = queue
+        self._waiting_after = ""
+        self._blobs_after = ""
+
+    def enqueue_missing(self) -> int:
+        """Give a job to submissions that wait without one; return how many there were.
+
+        (A crash between storing a submission and queueing it.) Looks at the next few hundred of
+        those that wait, and starts over at the end.
+        """
+        waiting = list(
+            engine.submissions()
+            .find({"status": -1, "_id": {"$gt": self._waiting_after}})
+            .sort("_id", 1)
+            .limit(WAITING_MAX)
+        )
+        self._waiting_after = waiting[-1]["_id"] if len(waiting) == WAITING_MAX else ""
+        missing = set(self._queue.without_job([entry["_id"] for entry in waiting]))
+        for submission in waiting:
+            if submission["_id"] in missing:
+                self._queue.enqueue(
+                    submission_id=submission["_id"],
+                    job_id=submission["job_id"],
+                    problem_id=submission["problem_id"],
+                    language=submission["language"],
+                    submission_fence=submission["fence"],
+                )
+        return len(missing)
+
+    def finish_homeworks(self) -> int:
+        """Finish the recomputes that edits of homeworks left undone; return how many."""
+        due = list(recompute.homeworks_due(HOMEWORKS_MAX))
+        for homework_id in due:
+            recompute.recompute_homework(homework_id)
+        return len(due)
+
+    def drop_blobs(self, *, now: datetime) -> int:
+        """Remove code and outputs that no submission refers to; return how many.
+
+        (A crash between a blob and the write that refers to it, or after that of a newer one.)
+        """
+        dropped = 0
+        for prefix in ("code/", "outputs/"):
+            if self._blobs_after > prefix + "\U0010ffff":
+                continue
+            old = storage.older_than(
+                prefix, now - BLOB_GRACE, after=self._blobs_after, limit=BLOBS_MAX
+            )
+            dropped += _drop_unreferenced(prefix, old)
+            if len(old) == BLOBS_MAX:
+                self._blobs_after = old[-1][1]
+                return dropped
+        self._blobs_after = ""
+        return dropped
+
+
+def _drop_unreferenced(prefix: str, blobs: list[tuple[str, str]]) -> int:
+    owners = [name.removeprefix(prefix) for _, name in blobs]
+    referenced = set()
+    for submission in engine.submissions().find(
+        {"_id": {"$in": owners}}, {"code_blob": 1, "result.outputs_blob": 1}
+    ):
+        referenced.add(submission["code_blob"])
+        referenced.add((submission.get("result") or {}).get("outputs_blob"))
+    unreferenced = [blob_id for blob_id, _ in blobs if blob_id not in referenced]
+    for blob_id in unreferenced:
+        storage.delete(blob_id)
+    return len(unreferenced)
