@@ -1,0 +1,225 @@
+"""Administering: users, keys, problems, homeworks, rejudging, runners, the queue."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+from flask import Blueprint, jsonify, request
+from flask.typing import ResponseReturnValue
+from pydantic import BaseModel
+
+from api import body
+from api.auth import require_admin
+from api.errors import ProblemError, invalid
+from api.schemas import (
+    PROBLEM_ID_MAX,
+    HomeworkAnswer,
+    HomeworkBody,
+    KeyAnswer,
+    PauseBody,
+    ProblemAnswer,
+    ProblemBody,
+    QueueAnswer,
+    RejudgedAnswer,
+    RunnerAnswer,
+    Slug,
+    TestdataAnswer,
+    UserAnswer,
+    UserBody,
+    UserName,
+)
+from api.services import services
+from api.spec import describe
+from dispatch.contract import TaskSpec
+
+TAG = "administering"
+TESTDATA_BYTES_MAX = 256 * 1024 * 1024
+SPOOL_BYTES_MAX = 1024 * 1024
+PIECE_BYTES = 256 * 1024
+ZIP_TYPES = ("application/zip", "application/octet-stream")
+
+admin = Blueprint("admin", __name__)
+
+
+class _UserPath(BaseModel):
+    name: UserName
+
+
+class _HomeworkPath(BaseModel):
+    homework_id: Slug
+
+
+@admin.put("/users/<name>")
+@describe(TAG, body=UserBody, answers={200: UserAnswer, 201: UserAnswer}, problems=(403,))
+def put_user(name: str) -> ResponseReturnValue:
+    """Create a user, or change one."""
+    require_admin()
+    wish = body.parse(UserBody)
+    body.validated(_UserPath, {"name": name})
+    created = services().judge.put_user(name, display_name=wish.display_name)
+    return jsonify(services().judge.view_user(name)), 201 if created else 200
+
+
+@admin.post("/users/<name>/keys")
+@describe(TAG, answers={201: KeyAnswer}, problems=(403, 404))
+def create_key(name: str) -> ResponseReturnValue:
+    """Make a key for a user, shown this once."""
+    require_admin()
+    return jsonify({"key": services().judge.create_key(name)}), 201
+
+
+@admin.put("/problems/<int:problem_id>")
+@describe(
+    TAG, body=ProblemBody, answers={200: ProblemAnswer, 201: ProblemAnswer}, problems=(403, 409)
+)
+def put_problem(problem_id: int) -> ResponseReturnValue:
+    """Create or replace a problem's settings. Its test data stays."""
+    require_admin()
+    if problem_id > PROBLEM_ID_MAX:
+        raise invalid(f"problem_id: must be at most {PROBLEM_ID_MAX}")
+    wish = body.parse(ProblemBody)
+    created = services().judge.put_problem(
+        problem_id,
+        name=wish.name,
+        tasks=[TaskSpec(**task.model_dump()) for task in wish.tasks],
+        allowed_languages=wish.allowed_languages,
+    )
+    services().wakeup.notify()
+    return jsonify(services().judge.view_problem(problem_id)), 201 if created else 200
+
+
+@admin.get("/problems/<int:problem_id>")
+@describe(TAG, answers={200: ProblemAnswer}, problems=(403, 404))
+def read_problem(problem_id: int) -> ResponseReturnValue:
+    """Return a problem's settings."""
+    require_admin()
+    return jsonify(services().judge.view_problem(_known_range(problem_id)))
+
+
+@admin.put("/problems/<int:problem_id>/testdata")
+@describe(TAG, answers={200: TestdataAnswer, 201: TestdataAnswer}, problems=(403, 404, 409))
+def put_testdata(problem_id: int) -> ResponseReturnValue:
+    """Store test data: a zip of `<task:02d><case:02d>.in/.out` that matches the tasks."""
+    require_admin()
+    services().judge.require_problem(_known_range(problem_id))
+    if request.mimetype not in ZIP_TYPES:
+        raise ProblemError(415, "unsupported_media_type", "Content-Type: must be application/zip")
+    request.max_content_length = TESTDATA_BYTES_MAX
+    with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES_MAX) as file:
+        while piece := request.stream.read(PIECE_BYTES):
+            file.write(piece)
+        created, sha256 = services().judge.put_testdata(problem_id, file)
+    services().wakeup.notify()
+    return jsonify({"sha256": sha256}), 201 if created else 200
+
+
+def _known_range(problem_id: int) -> int:
+    if problem_id > PROBLEM_ID_MAX:
+        raise ProblemError(404, "unknown_problem", "there is no such problem")
+    return problem_id
+
+
+@admin.put("/homeworks/<homework_id>")
+@describe(
+    TAG,
+    body=HomeworkBody,
+    answers={200: HomeworkAnswer, 201: HomeworkAnswer},
+    problems=(403, 409),
+)
+def put_homework(homework_id: str) -> ResponseReturnValue:
+    """Create or replace a homework, and recompute it."""
+    require_admin()
+    wish = body.parse(HomeworkBody)
+    body.validated(_HomeworkPath, {"homework_id": homework_id})
+    created = services().judge.put_homework(
+        homework_id,
+        name=wish.name,
+        start=wish.start,
+        end=wish.end,
+        penalty=wish.penalty,
+        problem_ids=wish.problem_ids,
+        students=wish.students,
+    )
+    view = services().judge.view_homework(homework_id, only=None)
+    return jsonify(view), 201 if created else 200
+
+
+@admin.post("/submissions/<submission_id>/rejudge")
+@describe(TAG, answers={202: RejudgedAnswer}, problems=(403, 404))
+def rejudge(submission_id: str) -> ResponseReturnValue:
+    """Have a submission judged afresh. A job that still waits is kept."""
+    require_admin()
+    job_id = services().judge.rejudge(submission_id)
+    services().wakeup.notify()
+    return jsonify({"job_id": job_id}), 202
+
+
+@admin.get("/runners")
+@describe(TAG, answers={200: list[RunnerAnswer]}, problems=(403,))  # type: ignore[dict-item]
+def list_runners() -> ResponseReturnValue:
+    """List the runners in force, from the service's own books."""
+    require_admin()
+    queue, now = services().queue, services().now()
+    held = queue.jobs.holders()
+    answer: list[dict[str, Any]] = [
+        {
+            "runner_id": runner.runner_id,
+            "name": runner.name,
+            "last_seen": runner.last_seen,
+            "alive": queue.runners.is_alive(runner, now=now),
+            "active_jobs": held.get(runner.runner_id, []),
+        }
+        for runner in queue.runners.list(now=now)
+    ]
+    return jsonify(answer)
+
+
+@admin.delete("/runners/<rn>")
+@describe(TAG, answers={204: None}, problems=(403, 404))
+def revoke_runner(rn: str) -> ResponseReturnValue:
+    """Refuse a runner's token from now on. Its leases end by themselves."""
+    require_admin()
+    if not services().queue.runners.revoke(rn, now=services().now()):
+        raise ProblemError(404, "unknown_runner", f"there is no runner {rn[:100]!r}")
+    return "", 204
+
+
+@admin.get("/queue")
+@describe(TAG, answers={200: QueueAnswer}, problems=(403,))
+def read_queue() -> ResponseReturnValue:
+    """Return the queue's depth, the age of its oldest waiting job, and whether it is paused."""
+    require_admin()
+    queue = services().queue
+    oldest = queue.jobs.oldest_pending()
+    paused = queue.control.paused()
+    answer = {
+        "depth": queue.jobs.depth(),
+        "oldest_pending_age_s": (
+            None if oldest is None else max(0.0, (services().now() - oldest).total_seconds())
+        ),
+        "paused": paused and {"by": paused.by, "why": paused.why, "at": paused.at},
+    }
+    return jsonify(answer)
+
+
+@admin.post("/queue/pause")
+@describe(TAG, body=PauseBody, answers={204: None}, problems=(403,))
+def pause_queue() -> ResponseReturnValue:
+    """Hand out nothing until resumed. What is leased goes on."""
+    principal = require_admin()
+    wish = body.parse(PauseBody)
+    services().queue.control.pause(
+        by=principal.username or "admin", why=wish.why, now=services().now()
+    )
+    return "", 204
+
+
+@admin.post("/queue/resume")
+@describe(TAG, answers={204: None}, problems=(403,))
+def resume_queue() -> ResponseReturnValue:
+    """Hand out jobs again."""
+    require_admin()
+    services().queue.control.resume()
+    services().wakeup.notify()
+    return "", 204

@@ -1,0 +1,124 @@
+"""Strict reading of what clients send.
+
+Guarantees: a JSON body is one object without duplicate keys, NaN, Infinity or numbers that
+overflow, or it is a 400 that says what is wrong; a model's validation error names the field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn, TypeVar
+
+from flask import request
+from pydantic import BaseModel, ValidationError
+
+from api.errors import ProblemError, invalid
+
+JSON_BYTES_MAX = 2 * 1024 * 1024
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def json_object(*, bytes_max: int = JSON_BYTES_MAX) -> dict[str, Any]:
+    """Return the request's body as a JSON object.
+
+    Raises:
+        ProblemError: 400, 413 or 415.
+    """
+    if request.mimetype != "application/json" and not request.mimetype.endswith("+json"):
+        raise ProblemError(415, "unsupported_media_type", "Content-Type: must be application/json")
+    request.max_content_length = bytes_max
+    raw = request.get_data(cache=False)
+    try:
+        value = json.loads(
+            raw.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_constant,
+            parse_float=_float,
+        )
+    except UnicodeDecodeError:
+        raise invalid("body: is not UTF-8") from None
+    except RecursionError:
+        raise invalid("body: is nested too deeply") from None
+    except ValueError as error:
+        # Also numbers of more digits than Python converts.
+        raise invalid(f"body: is not JSON ({_first_line(error)})") from None
+    if not isinstance(value, dict):
+        raise invalid("body: must be a JSON object")
+    return value
+
+
+def parse(
+    model: type[Model],
+    *,
+    reason: str = "invalid_request",
+    bytes_max: int = JSON_BYTES_MAX,
+) -> Model:
+    """Return the request's JSON body as `model`.
+
+    Raises:
+        ProblemError: 400 (with `reason` where the model does not fit), 413 or 415.
+    """
+    return validated(model, json_object(bytes_max=bytes_max), reason=reason)
+
+
+def parse_query(model: type[Model]) -> Model:
+    """Return the request's query as `model`; a parameter given twice is refused.
+
+    Raises:
+        ProblemError: 400, naming the parameter.
+    """
+    values = request.args.to_dict(flat=False)
+    for name, given in values.items():
+        if len(given) > 1:
+            raise invalid(f"{name}: is given more than once")
+    return validated(model, {name: given[0] for name, given in values.items()})
+
+
+def validated(model: type[Model], value: Any, *, reason: str = "invalid_request") -> Model:
+    """Return `value` as `model`.
+
+    Raises:
+        ProblemError: 400, naming the first field that does not fit.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = _path(first["loc"]) or "body"
+        message = first["msg"].removeprefix("Value error, ")
+        raise invalid(f"{where}: {message}", reason) from None
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    return path
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise invalid(f"{key[:100]!a}: is given twice")
+            seen.add(key)
+    return result
+
+
+def _constant(text: str) -> NoReturn:
+    raise invalid(f"body: {text} is not JSON")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise invalid("body: a number is too large")
+    return value
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:200]

@@ -1,0 +1,68 @@
+"""Signed links for runners: one job, one object, one hour.
+
+Guarantees: made when a job is handed out and never stored; the time in them is the database
+server's, so hosts whose clocks disagree accept each other's links.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from itsdangerous import BadData, SignatureExpired, TimestampSigner, URLSafeTimedSerializer
+
+from api.errors import ProblemError
+from dispatch.clock import Clock
+
+LINK_TTL_S = 3600
+
+Kind = Literal["code", "testdata"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """What a link is for: the lease that it belongs to, and the object."""
+
+    kind: Kind
+    runner_id: str
+    job_id: str
+    object: str
+    """The submission's id for code, the SHA-256 for test data."""
+
+
+class Links:
+    """Signs and reads links. `now` is the injected clock."""
+
+    def __init__(self, secret_key: str, now: Clock) -> None:
+        class ClockSigner(TimestampSigner):
+            def get_timestamp(self) -> int:
+                return int(now().timestamp())
+
+        self._serializer = URLSafeTimedSerializer(
+            secret_key, salt="runner-links", signer=ClockSigner
+        )
+
+    def sign(self, link: Link) -> str:
+        """Return the token that stands for `link` in an address."""
+        token = self._serializer.dumps([link.kind, link.runner_id, link.job_id, link.object])
+        return token if isinstance(token, str) else token.decode("ascii")
+
+    def read(self, token: str, kind: Kind) -> Link:
+        """Return what the token stands for.
+
+        Raises:
+            ProblemError: 403 `link_expired` or `link_invalid`.
+        """
+        try:
+            fields: Any = self._serializer.loads(token, max_age=LINK_TTL_S)
+        except SignatureExpired:
+            raise ProblemError(403, "link_expired", "this link has expired") from None
+        except BadData:
+            raise _invalid() from None
+        if not (isinstance(fields, list) and len(fields) == 4 and fields[0] == kind):
+            raise _invalid()
+        return Link(kind=kind, runner_id=fields[1], job_id=fields[2], object=fields[3])
+
+
+def _invalid() -> ProblemError:
+    return ProblemError(403, "link_invalid", "this link is not valid")

@@ -1,0 +1,94 @@
+"""What the API needs of the domain, as types. The composition root hands in what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import IO, Any, Literal, Protocol
+
+from dispatch.contract import TaskSpec
+
+
+class Principal(Protocol):
+    """Who is asking."""
+
+    @property
+    def admin(self) -> bool:
+        """Whether the key is an admin's."""
+
+    @property
+    def username(self) -> str | None:
+        """Whose key it is; None for an admin's."""
+
+
+class Submitted(Protocol):
+    """A submission that was taken in."""
+
+    @property
+    def submission_id(self) -> str:
+        """Its id."""
+
+    @property
+    def job_id(self) -> str:
+        """The id of its job."""
+
+
+class Judge(Protocol):
+    """Users, problems, homeworks, submissions. Refusals are raised as the domain's errors."""
+
+    def principal(self, key: str) -> Principal | None: ...
+    def put_user(self, name: str, *, display_name: str | None) -> bool: ...
+    def create_key(self, username: str) -> str: ...
+    def view_user(self, name: str) -> dict[str, Any]: ...
+    def put_problem(
+        self,
+        problem_id: int,
+        *,
+        name: str,
+        tasks: Sequence[TaskSpec],
+        allowed_languages: Sequence[int],
+    ) -> bool: ...
+    def put_testdata(self, problem_id: int, file: IO[bytes]) -> tuple[bool, str]: ...
+    def open_testdata(self, problem_id: int, sha256: str) -> Iterator[bytes] | None: ...
+    def view_problem(self, problem_id: int) -> dict[str, Any]: ...
+    def is_ready(self, problem_id: int) -> bool: ...
+    def require_problem(self, problem_id: int) -> None: ...
+    def put_homework(
+        self,
+        homework_id: str,
+        *,
+        name: str,
+        start: datetime,
+        end: datetime,
+        penalty: str,
+        problem_ids: Sequence[int],
+        students: Sequence[str],
+    ) -> bool: ...
+    def view_homework(self, homework_id: str, *, only: str | None) -> dict[str, Any]: ...
+    def submit(
+        self,
+        *,
+        submission_id: str | None,
+        username: str,
+        problem_id: int,
+        language: int,
+        code: bytes,
+        may_be_early: bool,
+    ) -> Submitted: ...
+    def rejudge(self, submission_id: str) -> str: ...
+    def view_submission(self, submission_id: str) -> dict[str, Any]: ...
+    def verdict_of(self, submission_id: str) -> int | None: ...
+    def owner_of(self, submission_id: str) -> str: ...
+    def read_code(self, submission_id: str) -> bytes: ...
+    def read_output(
+        self, submission_id: str, task: int, case: int, stream: Literal["stdout", "stderr"]
+    ) -> bytes: ...
+    def list_submissions(
+        self,
+        *,
+        username: str | None,
+        problem_id: int | None,
+        status: int | None,
+        limit: int,
+        before: str | None,
+    ) -> tuple[list[dict[str, Any]], str | None]: ...

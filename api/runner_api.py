@@ -1,0 +1,262 @@
+"""The runner API: register, heartbeat, next-job, complete, abort, and the files of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+import structlog
+from flask import Blueprint, Response, jsonify, request, url_for
+from flask.typing import ResponseReturnValue
+
+from api import body, waiting
+from api.auth import require_runner, same_secret
+from api.errors import ProblemError, invalid, unauthorized, unavailable
+from api.links import Kind, Link
+from api.schemas import (
+    AbortBody,
+    CaseBody,
+    CompleteBody,
+    HeartbeatBody,
+    JobPayload,
+    LostJobs,
+    NextJobQuery,
+    RegisterBody,
+    Registered,
+)
+from api.services import services
+from api.spec import describe
+from dispatch import job as verbs
+from dispatch.contract import CaseResult, Verdict
+from dispatch.job import Ended
+from dispatch.records import Job
+from dispatch.states import HELD
+
+COMPLETE_BYTES_MAX = 64 * 1024 * 1024
+TAG = "runners"
+
+log = structlog.get_logger("api")
+runners = Blueprint("runners", __name__, url_prefix="/runners")
+files = Blueprint("files", __name__, url_prefix="/files")
+
+
+@runners.post("/register")
+@describe(TAG, body=RegisterBody, answers={201: Registered}, key=False, problems=(401,))
+def register() -> ResponseReturnValue:
+    """Register a runner. The token in the answer is shown once."""
+    settings = services().settings
+    expected = settings.runner_registration_token
+    if not expected:
+        raise unauthorized("registration is closed")
+    fields = body.json_object()
+    given = fields.get("registration_token")
+    if isinstance(given, str) and not same_secret(given, expected):
+        raise unauthorized("the registration token is not valid")
+    wish = body.validated(RegisterBody, fields)
+    runner, token = services().queue.runners.register(
+        name=wish.name,
+        languages=None if wish.languages is None else tuple(sorted(set(wish.languages))),
+        now=services().now(),
+    )
+    log.info("runner_registered", runner_id=runner.runner_id, name=runner.name)
+    answer = {
+        "runner_id": runner.runner_id,
+        "token": token,
+        "config": {
+            "heartbeat_interval_sec": _number(settings.heartbeat_interval_s),
+            "poll_interval_sec": _number(settings.poll_interval_s),
+            "max_concurrent_jobs": settings.max_concurrent_jobs,
+        },
+    }
+    return jsonify(answer), 201
+
+
+def _number(value_s: float) -> float:
+    """Return whole seconds as a whole number: runners in the field read an integer there."""
+    return int(value_s) if value_s == int(value_s) else value_s
+
+
+@runners.post("/<rn>/heartbeat")
+@describe(TAG, body=HeartbeatBody, answers={200: LostJobs, 204: None})
+def heartbeat(rn: str) -> ResponseReturnValue:
+    """Renew the leases of the listed jobs that this runner holds."""
+    runner = require_runner(rn)
+    beat = body.parse(HeartbeatBody)
+    verbs.renew_leases(services().queue, runner.runner_id, beat.active_job_ids, now=services().now)
+    if not beat.report_lost:
+        return "", 204
+    lost = verbs.lost_jobs(services().queue, runner.runner_id, beat.active_job_ids)
+    return jsonify({"lost_job_ids": lost})
+
+
+@runners.get("/<rn>/next-job")
+@describe(TAG, query=NextJobQuery, answers={200: JobPayload, 204: None})
+def next_job(rn: str) -> ResponseReturnValue:
+    """Lease the next job, or say that there is none."""
+    runner = require_runner(rn)
+    wish = body.parse_query(NextJobQuery)
+    services().maintain()
+
+    def look() -> Job | None:
+        return verbs.claim_next_job(
+            services().queue,
+            runner,
+            hand_out=services().hand_out,
+            now=services().now,
+            claim_id=wish.claim_id,
+        )
+
+    job = waiting.hold(look, wish.wait)
+    return ("", 204) if job is None else jsonify(_payload(job, runner.runner_id))
+
+
+def _payload(job: Job, runner_id: str) -> dict[str, object]:
+    handed_out = job.handed_out
+    if handed_out is None:
+        raise RuntimeError(f"job {job.job_id} is leased with nothing handed out")
+    return {
+        "job_id": job.job_id,
+        "submission_id": job.submission_id,
+        "problem_id": job.problem_id,
+        "language": job.language,
+        "code_url": _link("code", runner_id, job.job_id, job.submission_id),
+        "checker": handed_out.checker,
+        "tasks": [
+            {
+                "taskScore": task.task_score,
+                "memoryLimit": task.memory_limit_kib,
+                "timeLimit": task.time_limit_ms,
+                "caseCount": task.case_count,
+            }
+            for task in handed_out.tasks
+        ],
+        "attempt": job.attempts,
+        "lease_token": job.lease_token,
+        "testdata_url": _link("testdata", runner_id, job.job_id, handed_out.testdata_sha256),
+        "testdata_sha256": handed_out.testdata_sha256,
+    }
+
+
+def _link(kind: Kind, runner_id: str, job_id: str, object_: str) -> str:
+    token = services().links.sign(
+        Link(kind=kind, runner_id=runner_id, job_id=job_id, object=object_)
+    )
+    base = services().settings.public_url or request.host_url.rstrip("/")
+    return base + url_for(f"files.{kind}", token=token)
+
+
+@runners.put("/<rn>/jobs/<jb>/complete")
+@describe(TAG, body=CompleteBody, answers={204: None}, problems=(404, 409))
+def complete(rn: str, jb: str) -> ResponseReturnValue:
+    """Land a result. At most 64 MiB of JSON."""
+    runner = require_runner(rn)
+    result = body.parse(CompleteBody, reason="invalid_result", bytes_max=COMPLETE_BYTES_MAX)
+    ended = verbs.complete_job(
+        services().queue,
+        runner.runner_id,
+        jb,
+        [[_case(case) for case in cases] for cases in result.tasks],
+        process_result=services().process_result,
+        now=services().now,
+        lease_token=result.lease_token,
+    )
+    services().wakeup.notify()
+    return _ended(ended, jb, success=204)
+
+
+def _case(case: CaseBody) -> CaseResult:
+    return CaseResult(
+        status=Verdict[case.status],
+        exit_code=case.exitCode,
+        stdout=case.stdout,
+        stderr=case.stderr,
+        exec_time_ms=case.execTime,
+        memory_usage_kib=case.memoryUsage,
+    )
+
+
+@runners.put("/<rn>/jobs/<jb>/abort")
+@describe(TAG, body=AbortBody, answers={202: None}, problems=(404, 409))
+def abort(rn: str, jb: str) -> ResponseReturnValue:
+    """Give a job back."""
+    runner = require_runner(rn)
+    wish = body.parse(AbortBody)
+    ended = verbs.abort_job(
+        services().queue,
+        runner.runner_id,
+        jb,
+        wish.reason,
+        process_result=services().process_result,
+        now=services().now,
+        lease_token=wish.lease_token,
+    )
+    services().wakeup.notify()
+    return _ended(ended, jb, success=202)
+
+
+def _ended(ended: Ended, job_id: str, *, success: int) -> ResponseReturnValue:
+    match ended:
+        case (
+            Ended.LANDED
+            | Ended.ALREADY_LANDED
+            | Ended.GIVEN_BACK
+            | Ended.ALREADY_GIVEN_BACK
+            | Ended.EXHAUSTED
+            | Ended.REPLACED
+        ):
+            return "", success
+        case Ended.IN_FLIGHT:
+            raise unavailable("landing_in_flight", "this runner's landing of the job is under way")
+        case Ended.LEASE_LOST:
+            raise ProblemError(409, "lease_lost", "this runner's lease on the job is over")
+        case Ended.UNKNOWN_JOB:
+            raise ProblemError(404, "unknown_job", f"there is no job {job_id[:100]!a}")
+        case _:
+            assert_never(ended)
+
+
+@files.get("/code/<token>", endpoint="code")
+@describe(TAG, answers={200: None}, problems=(403, 404), key=False)
+def code(token: str) -> ResponseReturnValue:
+    """Send the code of a leased job, as a zip."""
+    link = _in_force(token, "code")
+    data = services().judge.read_code(link.object)
+    return Response(data, content_type="application/zip")
+
+
+@files.get("/testdata/<token>", endpoint="testdata")
+@describe(TAG, answers={200: None, 304: None}, problems=(403, 404), key=False)
+def testdata(token: str) -> ResponseReturnValue:
+    """Send the test data handed out with a lease, as a zip, with its SHA-256 as `ETag`."""
+    link = _in_force(token, "testdata")
+    held = services().queue.jobs.by_job_id(link.job_id)
+    if held is None:
+        raise ProblemError(403, "link_invalid", "this link's lease is over")
+    response: Response
+    if link.object in request.if_none_match:
+        response = Response(status=304)
+    else:
+        pieces: Iterator[bytes] | None = services().judge.open_testdata(
+            held.problem_id, link.object
+        )
+        if pieces is None:
+            raise ProblemError(404, "unknown_testdata", "this test data is gone")
+        response = Response(pieces, content_type="application/zip")
+    response.set_etag(link.object)
+    return response
+
+
+def _in_force(token: str, kind: Kind) -> Link:
+    """Return the link, if the lease that it belongs to is."""
+    if len(token) > 2000:
+        raise invalid("token: is too long")
+    link = services().links.read(token, kind)
+    held = services().queue.jobs.by_job_id(link.job_id)
+    if (
+        held is None
+        or held.state not in HELD
+        or held.leased_by != link.runner_id
+        or services().queue.runners.is_revoked(link.runner_id)
+    ):
+        raise ProblemError(403, "link_invalid", "this link's lease is over")
+    return link

@@ -1,0 +1,273 @@
+"""Submitting and reading."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import structlog
+from flask import Blueprint, Response, jsonify, request, url_for
+from flask.typing import ResponseReturnValue
+from werkzeug.datastructures import MultiDict
+
+from api import body, waiting
+from api.auth import require_principal
+from api.errors import ProblemError, forbidden, invalid
+from api.ports import Principal
+from api.schemas import (
+    PROBLEM_ID_MAX,
+    HomeworkAnswer,
+    SubmissionAnswer,
+    SubmissionPage,
+    SubmissionsQuery,
+    SubmitDocumented,
+    SubmitForm,
+    SubmittedAnswer,
+    UserAnswer,
+    WaitQuery,
+    status_of,
+)
+from api.services import services
+from api.spec import describe
+from dispatch.contract import Verdict
+from dispatch.records import Job
+from dispatch.states import State
+
+TAG = "submissions"
+SUBMIT_BYTES_MAX = 4 * 1024 * 1024
+FORM_FIELD_BYTES_MAX = 2 * 1024 * 1024
+
+log = structlog.get_logger("api")
+submissions = Blueprint("submissions", __name__)
+
+
+@submissions.post("/submissions")
+@describe(TAG, form=SubmitDocumented, answers={201: SubmittedAnswer}, problems=(403, 404, 409))
+def submit() -> ResponseReturnValue:
+    """Take a program in. Checks in this order: 401, 404, 400, 403, 409."""
+    principal = require_principal()
+    submission_id: str | None = None
+    try:
+        form, code = _read_form()
+        submission_id = form.get("submission_id")
+        problem_id = _problem_id(form.pop("problem_id", None))
+        services().judge.require_problem(problem_id)
+        fields = body.validated(SubmitForm, form)
+        username = _on_behalf_of(principal, fields.username)
+        taken_in = services().judge.submit(
+            submission_id=fields.submission_id,
+            username=username,
+            problem_id=problem_id,
+            language=int(fields.language),
+            code=_present(code),
+            may_be_early=principal.admin,
+        )
+    except Exception as refusal:
+        log.info(
+            "submit_refused",
+            reason=getattr(refusal, "reason", type(refusal).__name__),
+            submission_id=submission_id,
+            caller="admin" if principal.admin else principal.username,
+        )
+        raise
+    services().wakeup.notify()
+    answer = {
+        "submission_id": taken_in.submission_id,
+        "job_id": taken_in.job_id,
+        "status": Verdict.PENDING.value,
+        "verdict": Verdict.PENDING.name,
+    }
+    location = url_for("submissions.read", submission_id=taken_in.submission_id)
+    return jsonify(answer), 201, {"Location": location}
+
+
+def _read_form() -> tuple[dict[str, str], bytes | None]:
+    """Return the fields, each once, and the code, sent as a file or as a field."""
+    request.max_content_length = SUBMIT_BYTES_MAX
+    request.max_form_memory_size = FORM_FIELD_BYTES_MAX
+    if request.mimetype != "multipart/form-data":
+        raise ProblemError(
+            415, "unsupported_media_type", "Content-Type: must be multipart/form-data"
+        )
+    form = _each_once(request.form)
+    files = _each_once(request.files)
+    surplus = next((name for name in files if name != "code"), None)
+    if surplus is not None:
+        raise invalid(f"{surplus[:100]!a}: is not a file of this form")
+    text = form.pop("code", None)
+    if "code" not in files:
+        return form, None if text is None else text.encode("utf-8", "surrogatepass")
+    if text is not None:
+        raise invalid("code: is given more than once")
+    return form, files["code"].read()
+
+
+def _each_once(values: MultiDict[str, Any]) -> dict[str, Any]:
+    for name, given in values.lists():
+        if len(given) > 1:
+            raise invalid(f"{name[:100]!a}: is given more than once")
+    return values.to_dict()
+
+
+def _present(code: bytes | None) -> bytes:
+    if code is None:
+        raise invalid("code: is missing")
+    return code
+
+
+def _problem_id(text: str | None) -> int:
+    if text is None:
+        raise invalid("problem_id: is missing")
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise invalid("problem_id: must be a whole number")
+    problem_id = int(text)
+    if problem_id > PROBLEM_ID_MAX:
+        raise ProblemError(404, "unknown_problem", f"there is no problem {problem_id}")
+    return problem_id
+
+
+def _on_behalf_of(principal: Principal, username: str | None) -> str:
+    if principal.admin:
+        if username is None:
+            raise invalid("username: is required with an admin key")
+        return username
+    if principal.username is None or username not in (None, principal.username):
+        raise forbidden("username: only an admin may submit for somebody else")
+    return principal.username
+
+
+@submissions.get("/submissions/<submission_id>")
+@describe(TAG, query=WaitQuery, answers={200: SubmissionAnswer}, problems=(404,))
+def read(submission_id: str) -> ResponseReturnValue:
+    """Return a submission; with `wait`, hold the answer until there is a verdict."""
+    principal = require_principal()
+    query = body.parse_query(WaitQuery)
+    _require_readable(principal, submission_id)
+
+    def judged() -> int | None:
+        status = services().judge.verdict_of(submission_id)
+        return None if status == Verdict.PENDING else status
+
+    if query.wait > 0:
+        waiting.hold(judged, query.wait)
+    view = services().judge.view_submission(submission_id)
+    job = services().queue.jobs.get(submission_id)
+    view["waits_because"] = _waits_because(view, job)
+    view["job"] = None if job is None else _job(job, show_runners=principal.admin)
+    return jsonify(view)
+
+
+def _require_readable(principal: Principal, submission_id: str) -> None:
+    """Let nobody learn of other people's submissions, not even that they exist."""
+    owner = services().judge.owner_of(submission_id)
+    if not principal.admin and owner != principal.username:
+        raise ProblemError(
+            404, "unknown_submission", f"there is no submission {submission_id[:100]!r}"
+        )
+
+
+def _waits_because(view: dict[str, Any], job: Job | None) -> str | None:
+    if view["status"] != Verdict.PENDING:
+        return None
+    if job is None:
+        return "It is being put into the queue."
+    if job.state is not State.PENDING:
+        return "It is being judged."
+    if services().queue.control.paused() is not None:
+        return "The queue is paused."
+    if not services().judge.is_ready(job.problem_id):
+        return "The problem's tasks and test data do not agree yet."
+    return "It waits for a free runner."
+
+
+def _job(job: Job, *, show_runners: bool) -> dict[str, Any]:
+    hidden = () if show_runners else ("runner_id", "note")
+    return {
+        "job_id": job.job_id,
+        "state": job.state.value,
+        "attempts": job.attempts,
+        "fence": job.fence,
+        "leased_by": job.leased_by if show_runners else None,
+        "lease_deadline": job.lease_deadline,
+        "queued_at": job.queued_at,
+        "history": [
+            {name: value for name, value in entry.items() if name not in hidden}
+            for entry in job.history
+        ],
+    }
+
+
+@submissions.get("/submissions")
+@describe(TAG, query=SubmissionsQuery, answers={200: SubmissionPage})
+def list_submissions() -> ResponseReturnValue:
+    """List submissions, newest first. A student sees the student's own."""
+    principal = require_principal()
+    values = dict(request.args)
+    for number in ("problem_id", "limit"):
+        text = values.get(number)
+        if text is not None and not (text.isascii() and text.isdigit()):
+            raise invalid(f"{number}: must be a whole number")
+    query = body.parse_query(SubmissionsQuery)
+    username = query.username if principal.admin else principal.username
+    if not principal.admin and query.username not in (None, principal.username):
+        raise forbidden("username: a student sees the student's own submissions only")
+    page, cursor = services().judge.list_submissions(
+        username=username,
+        problem_id=query.problem_id,
+        status=None if query.verdict is None else status_of(query.verdict),
+        limit=query.limit,
+        before=query.cursor,
+    )
+    for submission in page:
+        del submission["tasks"], submission["testdata_sha256"]
+    return jsonify({"submissions": page, "next_cursor": cursor})
+
+
+@submissions.get("/submissions/<submission_id>/code")
+@describe(TAG, answers={200: None}, problems=(404,))
+def read_code(submission_id: str) -> ResponseReturnValue:
+    """Send a submission's code, as a zip."""
+    _require_readable(require_principal(), submission_id)
+    return _attachment(
+        services().judge.read_code(submission_id), f"{submission_id}.zip", "application/zip"
+    )
+
+
+@submissions.get(
+    "/submissions/<submission_id>/outputs/<int:task>/<int:case>/<any(stdout, stderr):stream>"
+)
+@describe(TAG, answers={200: None}, problems=(404,))
+def read_output(
+    submission_id: str, task: int, case: int, stream: Literal["stdout", "stderr"]
+) -> ResponseReturnValue:
+    """Send what a case printed."""
+    _require_readable(require_principal(), submission_id)
+    data = services().judge.read_output(submission_id, task, case, stream)
+    name = f"{submission_id}-{task}-{case}-{stream}.txt"
+    return _attachment(data, name, "text/plain; charset=utf-8")
+
+
+def _attachment(data: bytes, name: str, content_type: str) -> Response:
+    """Return data that a browser saves instead of showing."""
+    response = Response(data, content_type=content_type)
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+@submissions.get("/users/<name>")
+@describe(TAG, answers={200: UserAnswer}, problems=(403, 404))
+def read_user(name: str) -> ResponseReturnValue:
+    """Return a user's counters."""
+    principal = require_principal()
+    if not principal.admin and name != principal.username:
+        raise forbidden("a student sees the student's own counters only")
+    return jsonify(services().judge.view_user(name))
+
+
+@submissions.get("/homeworks/<homework_id>")
+@describe(TAG, answers={200: HomeworkAnswer}, problems=(404,))
+def read_homework(homework_id: str) -> ResponseReturnValue:
+    """Return a homework with its standings; a student sees the student's own entry."""
+    principal = require_principal()
+    only = None if principal.admin else principal.username
+    return jsonify(services().judge.view_homework(homework_id, only=only))

@@ -1,0 +1,271 @@
+"""The composition root: the one place that knows both the queue and the domain.
+
+Guarantees: `create_app` either returns a service that can work or says in one line why not. The
+database client is made here, so it is made after a server's fork.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import structlog
+from flask import Flask
+from flask.json.provider import DefaultJSONProvider
+from pymongo.database import Database
+from pymongo.errors import PyMongoError
+
+import api.errors
+import api.services
+import cli
+import logs
+from api.admin_api import admin
+from api.links import Links
+from api.ops_api import ops
+from api.runner_api import files, runners
+from api.services import Services, Waiters
+from api.spec import spec
+from api.submission_api import submissions
+from dispatch import job as verbs
+from dispatch.clock import Clock, ServerClock, system_clock
+from dispatch.contract import ProcessResult
+from dispatch.lease import LeaseRules
+from dispatch.queue import Queue, open_queue
+from dispatch.wakeup import Wakeup
+from local import kept_secret_key, start_store, store_uri
+from mongo import engine, problem, storage, user
+from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from mongo.judge import Judge
+from mongo.landing import process_result
+from mongo.submission import mark_rejudged
+from mongo.sweep import Sweeper
+from settings import IN_PROCESS_URI, Settings, load_settings
+
+log = structlog.get_logger("app")
+
+MAINTAIN_EVERY_S = 1.0
+TIDY_EVERY_S = 30.0
+MARKS_MAX = 100
+
+DOMAIN_ERRORS: dict[type[Exception], int] = {
+    NotFoundError: 404,
+    InvalidError: 400,
+    ForbiddenError: 403,
+    ConflictError: 409,
+}
+
+
+class DomainQueue:
+    """The queue as the domain sees it (`mongo.submission.JobQueue`)."""
+
+    def __init__(self, queue: Queue, now: Clock) -> None:
+        self._queue = queue
+        self._now = now
+
+    def enqueue(
+        self,
+        *,
+        submission_id: str,
+        job_id: str,
+        problem_id: int,
+        language: int,
+        submission_fence: int,
+    ) -> None:
+        """Give the submission its job, unless it has one."""
+        verbs.enqueue_job(
+            self._queue,
+            submission_id=submission_id,
+            job_id=job_id,
+            problem_id=problem_id,
+            language=language,
+            submission_fence=submission_fence,
+            now=self._now,
+        )
+
+    def requeue(
+        self, *, submission_id: str, problem_id: int, language: int, submission_fence: int
+    ) -> tuple[str, int]:
+        """Have the submission judged afresh; return (job id, the job's fence)."""
+        job = verbs.rejudge_job(
+            self._queue,
+            submission_id=submission_id,
+            problem_id=problem_id,
+            language=language,
+            submission_fence=submission_fence,
+            now=self._now,
+        )
+        if job is None:
+            raise RuntimeError("a rejudge without an id of its own is never skipped")
+        return job.job_id, job.fence
+
+    def marked(self, *, submission_id: str, job_id: str, fence: int) -> None:
+        """Note that the submission carries the mark of that rejudge."""
+        self._queue.jobs.marked(submission_id, job_id=job_id, fence=fence)
+
+    def without_job(self, submission_ids: Sequence[str]) -> list[str]:
+        """Return those of `submission_ids` that have no job."""
+        return self._queue.jobs.without_job(submission_ids)
+
+
+class Maintenance:
+    """What polls do on the side: finish what crashes left, each kind at its own pace.
+
+    One request of a process does it at a time; the others pass by.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        domain_queue: DomainQueue,
+        land: ProcessResult,
+        now: Clock,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._queue = queue
+        self._domain_queue = domain_queue
+        self._land = land
+        self._now = now
+        self._monotonic = monotonic
+        self._sweeper = Sweeper(domain_queue)
+        self._busy = threading.Lock()
+        self._next_s = self._next_tidy_s = 0.0
+
+    def __call__(self) -> None:
+        """Do what is due. Failures are logged: the poll that came by is not to blame."""
+        if self._monotonic() < self._next_s or not self._busy.acquire(blocking=False):
+            return
+        try:
+            if self._monotonic() >= self._next_s:
+                self._next_s = self._monotonic() + MAINTAIN_EVERY_S
+                self.run()
+        except Exception:
+            log.exception("maintenance_failed")
+        finally:
+            self._busy.release()
+
+    def run(self) -> None:
+        """Do everything now, whatever the pace.
+
+        Raises:
+            PyMongoError: the database went away; what is left is done by a later call.
+        """
+        verbs.sweep(self._queue, process_result=self._land, now=self._now)
+        for job in self._queue.jobs.marks_due(MARKS_MAX):
+            mark_rejudged(
+                job.submission_id, job_id=job.job_id, fence=job.fence, queue=self._domain_queue
+            )
+        self._sweeper.enqueue_missing()
+        self._sweeper.finish_homeworks()
+        if self._monotonic() >= self._next_tidy_s:
+            self._next_tidy_s = self._monotonic() + TIDY_EVERY_S
+            self._sweeper.drop_blobs(now=self._now())
+
+
+class _Json(DefaultJSONProvider):
+    """JSON with times as RFC 3339, UTC, milliseconds."""
+
+    sort_keys = False
+
+    @staticmethod
+    def default(o: Any) -> Any:
+        """Encode what the json module cannot."""
+        if isinstance(o, datetime):
+            return o.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return DefaultJSONProvider.default(o)
+
+
+def create_app(settings: Settings | None = None, *, clock: Clock | None = None) -> Flask:
+    """Wire the service. `clock` replaces the database server's, for tests.
+
+    Raises:
+        SettingsError: a setting is wrong.
+        EmbeddedError: no `MONGODB_URI` is set and the embedded server does not start.
+    """
+    settings = settings or load_settings()
+    logs.configure(settings.log_level)
+    if settings.mongodb_uri is None:
+        server = start_store(settings.data_dir)
+        settings = settings.model_copy(
+            update={
+                "mongodb_uri": store_uri(server),
+                "secret_key": settings.secret_key or kept_secret_key(settings.data_dir),
+            }
+        )
+    app = Flask("judge")
+    app.json = _Json(app)
+    app.config["MAX_CONTENT_LENGTH"] = 2 * 1024 * 1024
+    database = _connect(settings)
+    services = _services(settings, database, clock)
+    api.services.install(app, services)
+    api.errors.install(app, DOMAIN_ERRORS)
+    for blueprint in (runners, files, submissions, admin, ops):
+        app.register_blueprint(blueprint)
+    for command in cli.COMMANDS:
+        app.cli.add_command(command)
+    spec.register(app)
+    return app
+
+
+def _connect(settings: Settings) -> Database[dict[str, Any]]:
+    if settings.mongodb_uri is None or settings.mongodb_uri == IN_PROCESS_URI:
+        return engine.connect_in_process()
+    return engine.connect(settings.mongodb_uri)
+
+
+def _services(
+    settings: Settings, database: Database[dict[str, Any]], clock: Clock | None
+) -> Services:
+    in_process = settings.mongodb_uri == IN_PROCESS_URI
+    now = clock or (system_clock if in_process else ServerClock(database.client))
+    queue = open_queue(
+        database,
+        rules=LeaseRules(lease_ttl_s=settings.lease_ttl_s, max_attempts=settings.max_attempts),
+        alive_s=2 * settings.heartbeat_interval_s + settings.poll_interval_s,
+    )
+    domain_queue = DomainQueue(queue, now)
+    land = partial(process_result, now=now)
+    _prepare(settings, queue, now)
+    return Services(
+        settings=settings,
+        queue=queue,
+        judge=Judge(domain_queue, now),
+        process_result=land,
+        hand_out=problem.hand_out,
+        now=now,
+        links=Links(settings.secret_key or "", now),
+        waiters=Waiters(settings.waiters_max),
+        wakeup=Wakeup(),
+        maintain=Maintenance(queue, domain_queue, land, now),
+        readiness=partial(_readiness, database, in_process),
+    )
+
+
+def _prepare(settings: Settings, queue: Queue, now: Clock) -> None:
+    """Create the indexes and the first admin key.
+
+    Raises:
+        PyMongoError: the database is not there. The server starts the process again.
+    """
+    queue.create_indexes()
+    engine.create_indexes()
+    storage.create_indexes()
+    if settings.admin_api_key is not None:
+        user.ensure_admin_key(settings.admin_api_key, now=now())
+    if not settings.runner_registration_token:
+        log.warning("registration_closed", why="RUNNER_REGISTRATION_TOKEN is not set")
+
+
+def _readiness(database: Database[dict[str, Any]], in_process: bool) -> str | None:
+    if in_process:
+        return None
+    try:
+        hello = database.client.admin.command("hello")
+    except PyMongoError as error:
+        return f"the database does not answer ({type(error).__name__})"
+    if not hello.get("isWritablePrimary"):
+        return "the database has no primary that takes writes"
+    return None

@@ -1,0 +1,199 @@
+"""Flask's command line: `flask --app app ...`, for those who run the service.
+
+Guarantees: works on the database that the settings name (attaching to the embedded server if it
+runs, starting it if not); exit code 0 done, 1 a difference was found, 2 wrong use or refused.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from flask.cli import with_appcontext
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from api.services import services
+from dispatch.contract import TaskSpec
+from mongo import check, recompute, user
+from mongo.errors import DomainError
+from mongo.problem_package import PackageRefused, read_package
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+console = Console()
+EXIT_DIFFERENCE = 1
+
+
+class Refused(click.ClickException):
+    """The service refuses; the message says why."""
+
+    exit_code = 2
+
+
+@click.command("import-problem")
+@click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--id", "problem_id", type=click.IntRange(0, 2**31 - 1), required=True)
+@click.option(
+    "--allow-default-comparison",
+    is_flag=True,
+    help="Judge by comparing lines where the package brings a validator of its own.",
+)
+@with_appcontext
+def import_problem(path: Path, problem_id: int, allow_default_comparison: bool) -> None:
+    """Import the Kattis problem package at PATH, or replace the problem by it."""
+    try:
+        package = read_package(path, allow_default_comparison=allow_default_comparison)
+    except PackageRefused as error:
+        raise Refused(str(error)) from None
+    tasks = [
+        TaskSpec(
+            task_score=task.task_score,
+            memory_limit_kib=task.memory_limit_kib,
+            time_limit_ms=task.time_limit_ms,
+            case_count=task.case_count,
+        )
+        for task in package.tasks
+    ]
+    try:
+        services().judge.put_problem(
+            problem_id, name=package.name, tasks=tasks, allowed_languages=[0, 1, 2]
+        )
+        _, sha256 = services().judge.put_testdata(problem_id, io.BytesIO(package.testdata_zip))
+    except DomainError as error:
+        raise Refused(error.detail) from None
+    cases = sum(task.case_count for task in tasks)
+    click.echo(
+        f"problem {problem_id}: {package.name}, {len(tasks)} task(s), {cases} case(s), "
+        f"test data {sha256[:12]}"
+    )
+
+
+keys = click.Group("keys", help="API keys.")
+
+
+@keys.command("create")
+@click.option("--admin", is_flag=True, help="An admin key.")
+@click.option("--user", "username", help="A key for this user, who is created if need be.")
+@with_appcontext
+def create_key(admin: bool, username: str | None) -> None:
+    """Make a key and print it; it cannot be had again."""
+    if admin == (username is not None):
+        raise click.UsageError("give either --admin or --user NAME")
+    now = services().now()
+    if username is None:
+        click.echo(user.create_admin_key(now=now))
+        return
+    services().judge.put_user(username, display_name=None)
+    click.echo(user.create_key(username, now=now))
+
+
+@click.command("rejudge")
+@click.argument("submission_ids", nargs=-1, required=True)
+@with_appcontext
+def rejudge(submission_ids: tuple[str, ...]) -> None:
+    """Have submissions judged afresh."""
+    for submission_id in submission_ids:
+        try:
+            job_id = services().judge.rejudge(submission_id)
+        except DomainError as error:
+            raise Refused(error.detail) from None
+        click.echo(f"{submission_id}: {job_id}")
+
+
+@click.command("recompute")
+@click.option("--check", "mode", flag_value="check", help="Only report what differs.")
+@click.option("--repair", "mode", flag_value="repair", help="Rebuild what differs.")
+@click.option("--user", "username", help="Only this user.")
+@click.option("--homework", "homework_id", help="Only this homework.")
+@with_appcontext
+def recompute_command(mode: str | None, username: str | None, homework_id: str | None) -> None:
+    """Compare every counter and standing with the submissions, and rebuild what differs."""
+    if mode is None:
+        raise click.UsageError("give either --check or --repair")
+    scope = check.scope(username=username, homework_id=homework_id)
+    with Progress(console=Console(stderr=True)) as progress:
+        bar = progress.add_task("recompute", total=len(scope))
+        differences = check.differences(scope, advance=lambda: progress.advance(bar))
+    table = Table("what", "whose", "is", "should be")
+    for difference in differences:
+        table.add_row(
+            difference.what,
+            difference.whose,
+            json.dumps(difference.stored, default=str),
+            json.dumps(difference.recomputed, default=str),
+        )
+    if differences:
+        console.print(table)
+    if mode == "repair":
+        for difference in differences:
+            if difference.homework_id is None:
+                recompute.recompute_user(difference.username)
+            else:
+                recompute.recompute_standing(difference.homework_id, difference.username)
+        click.echo(f"{len(scope)} looked at, {len(differences)} rebuilt")
+        return
+    click.echo(f"{len(scope)} looked at, {len(differences)} differ")
+    if differences:
+        raise SystemExit(EXIT_DIFFERENCE)
+
+
+@click.command("runners")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+@with_appcontext
+def runners(as_json: bool) -> None:
+    """List the registered runners and what each holds."""
+    now = services().now()
+    held = services().queue.jobs.holders()
+    rows = [
+        {
+            "runner_id": runner.runner_id,
+            "name": runner.name,
+            "alive": services().queue.runners.is_alive(runner, now=now),
+            "last_seen": runner.last_seen.isoformat(timespec="seconds"),
+            "active_jobs": held.get(runner.runner_id, []),
+        }
+        for runner in services().queue.runners.list(now=now)
+    ]
+    _show(rows, as_json)
+
+
+@click.command("queue")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+@with_appcontext
+def queue(as_json: bool) -> None:
+    """Show how many jobs wait, are leased, and are landing."""
+    _show(services().queue.jobs.depth(), as_json)
+    paused = services().queue.control.paused()
+    if paused is not None and not as_json:
+        click.echo(f"paused by {paused.by} at {paused.at:%Y-%m-%d %H:%M:%S}Z: {paused.why}")
+
+
+def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    if not rows:
+        click.echo("none")
+        return
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(
+            *(", ".join(cell) if isinstance(cell, list) else str(cell) for cell in row.values())
+        )
+    console.print(table)
+
+
+COMMANDS: tuple[click.Command, ...] = (
+    import_problem,
+    keys,
+    rejudge,
+    recompute_command,
+    runners,
+    queue,
+)
