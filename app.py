@@ -7,9 +7,8 @@ database client is made here, so it is made after a server's fork.
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -47,8 +46,8 @@ from settings import IN_PROCESS_URI, Settings, load_settings
 
 log = structlog.get_logger("app")
 
-MAINTAIN_EVERY_S = 1.0
-TIDY_EVERY_S = 30.0
+MAINTAIN_EVERY = timedelta(seconds=1)
+TIDY_EVERY = timedelta(seconds=30)
 MARKS_MAX = 100
 
 DOMAIN_ERRORS: dict[type[Exception], int] = {
@@ -123,24 +122,23 @@ class Maintenance:
         domain_queue: DomainQueue,
         land: ProcessResult,
         now: Clock,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue = queue
         self._domain_queue = domain_queue
         self._land = land
         self._now = now
-        self._monotonic = monotonic
         self._sweeper = Sweeper(domain_queue)
         self._busy = threading.Lock()
-        self._next_s = self._next_tidy_s = 0.0
+        self._next = self._next_tidy = datetime.min.replace(tzinfo=UTC)
 
     def __call__(self) -> None:
         """Do what is due. Failures are logged: the poll that came by is not to blame."""
-        if self._monotonic() < self._next_s or not self._busy.acquire(blocking=False):
+        if not self._busy.acquire(blocking=False):
             return
         try:
-            if self._monotonic() >= self._next_s:
-                self._next_s = self._monotonic() + MAINTAIN_EVERY_S
+            now = self._now()
+            if now >= self._next:
+                self._next = now + MAINTAIN_EVERY
                 self.run()
         except Exception:
             log.exception("maintenance_failed")
@@ -160,9 +158,10 @@ class Maintenance:
             )
         self._sweeper.enqueue_missing()
         self._sweeper.finish_homeworks()
-        if self._monotonic() >= self._next_tidy_s:
-            self._next_tidy_s = self._monotonic() + TIDY_EVERY_S
-            self._sweeper.drop_blobs(now=self._now())
+        now = self._now()
+        if now >= self._next_tidy:
+            self._next_tidy = now + TIDY_EVERY
+            self._sweeper.drop_blobs(now=now)
 
 
 class _Json(DefaultJSONProvider):
