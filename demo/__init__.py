@@ -1,0 +1,1 @@
+"""`make demo`: the whole service at work on real programs, and its results checked."""

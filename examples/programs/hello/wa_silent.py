@@ -1,0 +1,1 @@
+# Ends well and says nothing.

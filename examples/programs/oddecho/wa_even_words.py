@@ -1,0 +1,4 @@
+import sys
+
+words = sys.stdin.read().split()[1:]
+print("\n".join(words[1::2]))
