@@ -7,6 +7,7 @@ error, never a reason to start on an empty store.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import secrets
@@ -21,17 +22,21 @@ from settings import IN_PROCESS_URI
 def start_store(data_dir: Path) -> EmbeddedMongo | None:
     """Attach to the embedded server of `data_dir` or start it; None where none can run.
 
+    One that was started here is stopped when this process exits, if not before.
+
     Raises:
         mongo.embedded.EmbeddedFailed: it is there and does not start on its data.
     """
     try:
-        return attach_or_start(data_dir)
+        server = attach_or_start(data_dir)
     except EmbeddedUnavailable as reason:
         sys.stderr.write(
             "\n*** NO MONGODB: everything is kept in this process's memory "
             f"and NOTHING WILL SURVIVE IT ({_one_line(reason)}) ***\n\n"
         )
         return None
+    atexit.register(server.stop)
+    return server
 
 
 def store_uri(server: EmbeddedMongo | None) -> str:
