@@ -33,6 +33,8 @@ class Job:
     handed_out: HandedOut | None
     outcome: Outcome | None
     rejudge_id: str | None
+    mark_due: int | None
+    """The fence that a rejudge has yet to write on the submission."""
     avoid_runner: str | None
     avoid_until: datetime | None
     replaced_ids: tuple[str, ...]
@@ -64,6 +66,7 @@ class Job:
             handed_out=None if handed_out is None else HandedOut.from_document(handed_out),
             outcome=None if outcome is None else Outcome(outcome),
             rejudge_id=document.get("rejudge_id"),
+            mark_due=document.get("mark_due"),
             avoid_runner=document.get("avoid_runner"),
             avoid_until=document.get("avoid_until"),
             replaced_ids=tuple(document.get("replaced_ids", ())),

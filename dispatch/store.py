@@ -416,7 +416,7 @@ class JobStore:
             "attempts": {"$gte": self.rules.max_attempts},
         }
         return self._exhaust(
-            job, guard, now, note=f"{reason} by {runner_id}", only_from=State.LEASED
+            job, guard, now, note=reason, runner_id=runner_id, only_from=State.LEASED
         )
 
     def _exhaust(
@@ -425,6 +425,7 @@ class JobStore:
         guard: Document,
         now: datetime,
         note: str,
+        runner_id: str | None = None,
         only_from: State | None = None,
     ) -> Job | None:
         # Nobody renews this landing: when it dies, the sweep begins it again after its deadline.
@@ -437,7 +438,7 @@ class JobStore:
             unset=["leased_by", "lease_token", "claim_id"],
             inc={"fence": 1},
             fence=job.fence + 1,
-            runner_id=None,
+            runner_id=runner_id,
             now=now,
             note=note,
             only_from=only_from,

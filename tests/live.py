@@ -1,5 +1,6 @@
 """A live service for tests: `serve.py` in a process of its own, on a free loopback port."""
 
+import io
 import os
 import secrets
 import signal
@@ -7,12 +8,17 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from pymongo import MongoClient
+
+from mongo.embedded import EmbeddedMongo
 
 ROOT = Path(__file__).parents[1]
 START_S_MAX = 60
@@ -90,3 +96,45 @@ def live_service(mongo_uri: str, tmp_path: Path) -> Iterator[LiveService]:
     finally:
         if service.process.poll() is None:
             service.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_service(
+    mongod: EmbeddedMongo,
+    mongo_client: MongoClient[dict[str, Any]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[LiveService]:
+    """A service that the tests of a module share, with users `ada` and `bob` and problem 1.
+
+    Tests take ids of their own. Runs as two API processes.
+    """
+    name = f"shared_{os.getpid()}_{secrets.token_hex(4)}"
+    log = tmp_path_factory.mktemp("service") / "service.log"
+    service = start_service(mongod.uri_for(name), log, WEB_CONCURRENCY="2")
+    try:
+        with service.admin() as admin:
+            prepare(admin)
+        yield service
+    finally:
+        if service.process.poll() is None:
+            service.stop()
+        mongo_client.drop_database(name)
+
+
+def prepare(admin: httpx.Client) -> None:
+    """Make users `ada` and `bob`, and problems 1 and 2 of one case each."""
+    task = {"task_score": 100, "memory_limit_kib": 65536, "time_limit_ms": 1000, "case_count": 1}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("0000.in", "1\n")
+        archive.writestr("0000.out", "1\n")
+    for name in ("ada", "bob"):
+        admin.put(f"/users/{name}", json={}).raise_for_status()
+    for number in (1, 2):
+        body = {"name": f"problem {number}", "tasks": [task]}
+        admin.put(f"/problems/{number}", json=body).raise_for_status()
+        admin.put(
+            f"/problems/{number}/testdata",
+            content=packed.getvalue(),
+            headers={"Content-Type": "application/zip"},
+        ).raise_for_status()
