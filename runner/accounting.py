@@ -1,0 +1,106 @@
+"""Who watches what a run uses: control groups where the kernel lets us, else /proc.
+
+Guarantees: both ways count the whole process tree. Control groups are exact and enforced by
+the kernel; reading /proc is a sample, so a program may overshoot between two looks, which the
+address-space limit of each process then bounds.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from runner.limits import KIB, Usage
+
+PROC = Path("/proc")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // KIB
+TREE_SIZE_MAX = 4096
+# Fields of /proc/<pid>/stat after the name, which may itself hold blanks and parentheses.
+# Times include those of children that have ended and were waited for.
+TIMES = slice(11, 15)
+RSS = 21
+
+
+class Account(Protocol):
+    """The books of one run."""
+
+    @property
+    def entry_files(self) -> tuple[Path, ...]:
+        """Files into which the program's first process writes 0 to be counted."""
+
+    @property
+    def enforces_memory(self) -> bool:
+        """Whether the kernel holds the whole tree to the memory limit."""
+
+    def sample(self, root_pid: int) -> Usage:
+        """Return the usage so far, while the program runs."""
+
+    def settle(self, told: resource.struct_rusage) -> Usage:
+        """Return the usage of the ended run; `told` is what wait() said of the tree."""
+
+    def kill_all(self) -> None:
+        """Kill whatever of the tree is left."""
+
+    def close(self) -> None:
+        """Give back what the books hold."""
+
+
+class ProcAccount:
+    """Books kept by looking into /proc. They neither enforce nor kill anything."""
+
+    entry_files: tuple[Path, ...] = ()
+    enforces_memory = False
+
+    def __init__(self) -> None:
+        self._peak_kib = 0
+        self._cpu_ms = 0
+
+    def sample(self, root_pid: int) -> Usage:
+        """Sum what the living descendants of `root_pid` use at this moment."""
+        cpu_ticks = pages = 0
+        for pid in _tree(root_pid):
+            # A process may end between being listed and being read.
+            with suppress(OSError, IndexError, ValueError):
+                fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+                cpu_ticks += sum(map(int, fields[TIMES]))
+                pages += int(fields[RSS])
+        self._peak_kib = max(self._peak_kib, pages * PAGE_KIB)
+        self._cpu_ms = max(self._cpu_ms, cpu_ticks * 1000 // TICKS_PER_S)
+        return self._usage()
+
+    def settle(self, told: resource.struct_rusage) -> Usage:
+        """Combine the peak that was seen with what wait() said.
+
+        Its peak covers a spike between two looks, but starts from our own size, which the
+        first process had before it became another program.
+        """
+        if told.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
+            self._peak_kib = max(self._peak_kib, told.ru_maxrss)
+        # Behind a pid namespace wait() tells nothing of the program, else it tells all.
+        self._cpu_ms = max(self._cpu_ms, int((told.ru_utime + told.ru_stime) * 1000))
+        return self._usage()
+
+    def kill_all(self) -> None:
+        """Do nothing: the pid namespace, or the process group, ends the rest."""
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to give back."""
+
+    def _usage(self) -> Usage:
+        return Usage(cpu_ms=self._cpu_ms, memory_kib=self._peak_kib, out_of_memory=False)
+
+
+def _tree(root_pid: int) -> list[int]:
+    """Return `root_pid` and its descendants, at most `TREE_SIZE_MAX`."""
+    found = [root_pid]
+    for pid in found:
+        if len(found) > TREE_SIZE_MAX:
+            break
+        with suppress(OSError):
+            for thread in (PROC / str(pid) / "task").iterdir():
+                found += map(int, (thread / "children").read_text().split())
+    return found

@@ -1,0 +1,248 @@
+"""The walls around a program: bubblewrap, rlimits, an unprivileged user.
+
+Guarantees, with bubblewrap: no network; of the host only /usr, its library links and two files
+of /etc, all read-only, and the job's own folder; an empty environment; no way to other
+processes; a private /tmp of bounded size that is gone afterwards; whatever a program starts
+ends with it. `Unsafe` keeps the limits and the user, and none of the walls.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from runner.limits import KIB, MIB, Limits
+from runner.workspace import Workspace
+
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+ENVIRONMENT = {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8", "HOME": "/tmp"}  # noqa: S108 - the private one
+INSIDE = "/judge"
+ETC_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
+# Debian leaves these to local use: no package and no systemd service takes them.
+FIRST_UID = 60600
+UIDS = 500
+# Where no control group holds the tree, each process may map this much more than its limit.
+MAPPED_EXTRA_BYTES = 512 * MIB
+STACK_BYTES_MAX = 64 * MIB
+UNBOUNDED = resource.RLIM_INFINITY
+
+
+class IsolationError(Exception):
+    """The walls cannot be built here. The program did not run."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slot:
+    """A place for one job at a time, with the user its programs run as (`None`: our own)."""
+
+    index: int
+    uid: int | None
+    # An abstract socket's name is free again the moment its process is gone: a lock on the
+    # uid among all runners of a machine that no crash leaves behind.
+    reservation: socket.socket | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """What to start. `reports_start` where a status line tells that the program got to run."""
+
+    argv: list[str]
+    environment: dict[str, str]
+    reports_start: bool
+
+
+class Isolation(Protocol):
+    """A way to run a program apart from everything else."""
+
+    def root(self, workspace: Workspace) -> str:
+        """Return where the program finds the job's folder."""
+
+    def command(
+        self,
+        program: list[str],
+        *,
+        workspace: Workspace,
+        slot: Slot,
+        limits: Limits,
+        memory_enforced: bool,
+        compiling: bool,
+        status_fd: int,
+    ) -> Command:
+        """Build the command that runs `program` inside."""
+
+
+class Bubblewrap:
+    """The real walls. Raises IsolationError where bubblewrap is missing."""
+
+    def __init__(self) -> None:
+        self._bwrap = _tool("bwrap")
+        self._system = _system_mounts()
+
+    def root(self, workspace: Workspace) -> str:
+        """Return where the program finds the job's folder."""
+        return INSIDE
+
+    def command(
+        self,
+        program: list[str],
+        *,
+        workspace: Workspace,
+        slot: Slot,
+        limits: Limits,
+        memory_enforced: bool,
+        compiling: bool,
+        status_fd: int,
+    ) -> Command:
+        """Build the command that runs `program` inside."""
+        binary_mount = "--bind" if compiling else "--ro-bind"
+        argv = [
+            self._bwrap,
+            "--unshare-all", "--unshare-user", "--disable-userns",
+            "--uid", "1000", "--gid", "1000", "--hostname", "judge",
+            "--die-with-parent", "--new-session",
+            "--json-status-fd", str(status_fd),
+            "--clearenv", *_pairs("--setenv", ENVIRONMENT),
+            *self._system,
+            "--dev", "/dev", "--proc", "/proc",
+            "--size", str(limits.scratch_bytes_max), "--tmpfs", "/tmp",  # noqa: S108
+            "--ro-bind", str(workspace.sources), f"{INSIDE}/src",
+            binary_mount, str(workspace.binaries), f"{INSIDE}/out",
+            "--chdir", f"{INSIDE}/src" if compiling else "/tmp",  # noqa: S108
+            # Memory for files would not end at /tmp's bound: everything else is read-only.
+            "--remount-ro", "/dev", "--remount-ro", "/",
+            "--",
+        ]  # fmt: skip
+        inner = [*_limited(limits, memory_enforced=memory_enforced), *program]
+        # bubblewrap's own environment would be readable in /proc/1/environ: it has none.
+        return Command(argv=[*_as_user(slot), *argv, *inner], environment={}, reports_start=True)
+
+
+class Unsafe:
+    """Limits and an unprivileged user, but no walls: for machines without bubblewrap.
+
+    Where there are no control groups either, a program that leaves its process group can
+    outlive its run.
+    """
+
+    def root(self, workspace: Workspace) -> str:
+        """Return where the program finds the job's folder."""
+        return str(workspace.folder)
+
+    def command(
+        self,
+        program: list[str],
+        *,
+        workspace: Workspace,
+        slot: Slot,
+        limits: Limits,
+        memory_enforced: bool,
+        compiling: bool,
+        status_fd: int,
+    ) -> Command:
+        """Build the command that runs `program`, in the job's own scratch folder."""
+        cwd = workspace.sources if compiling else workspace.scratch
+        scratch = str(workspace.scratch)
+        # What bubblewrap does for its own: a killed runner leaves nothing running.
+        bound_to_us = [_tool("setpriv"), "--pdeathsig", "KILL", _tool("env"), "-C", str(cwd)]
+        inner = [*_limited(limits, memory_enforced=memory_enforced), *program]
+        return Command(
+            argv=[*_as_user(slot), *bound_to_us, *inner],
+            environment={**ENVIRONMENT, "HOME": scratch, "TMPDIR": scratch},
+            reports_start=False,
+        )
+
+
+def reserve_slots(count: int, *, as_root: bool) -> list[Slot]:
+    """Return `count` slots; as root each gets a uid that no other runner here uses.
+
+    Raises IsolationError where the uids run out.
+    """
+    if not as_root:
+        return [Slot(index=index, uid=None) for index in range(count)]
+    slots: list[Slot] = []
+    for uid in range(FIRST_UID, FIRST_UID + UIDS):
+        if len(slots) == count:
+            break
+        reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            reservation.bind(f"\0runner-uid-{uid}")
+        except OSError:
+            reservation.close()
+            continue
+        slots.append(Slot(index=len(slots), uid=uid, reservation=reservation))
+    if len(slots) < count:
+        release_slots(slots)
+        raise IsolationError(f"fewer than {count} users are free for programs")
+    return slots
+
+
+def release_slots(slots: list[Slot]) -> None:
+    """Give the uids back."""
+    for slot in slots:
+        if slot.reservation is not None:
+            slot.reservation.close()
+
+
+def _system_mounts() -> list[str]:
+    """Mount the toolchain and its libraries, as the host lays them out."""
+    mounts = ["--ro-bind", "/usr", "/usr"]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        path = Path("/", name)
+        if path.is_symlink():
+            mounts += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            mounts += ["--ro-bind", str(path), str(path)]
+    for file in ETC_FILES:
+        mounts += ["--ro-bind-try", file, file]
+    return mounts
+
+
+def _as_user(slot: Slot) -> list[str]:
+    """Become the slot's user for good. bubblewrap's --uid alone would leave the real one."""
+    if slot.uid is None:
+        return []
+    user = str(slot.uid)
+    return [
+        _tool("setpriv"), "--reuid", user, "--regid", user, "--clear-groups", "--no-new-privs",
+    ]  # fmt: skip
+
+
+def _limited(limits: Limits, *, memory_enforced: bool) -> list[str]:
+    """Set rlimits: the floor under what is counted for the whole tree."""
+    memory_bytes = limits.memory_kib * KIB
+    wanted = {
+        "cpu": (resource.RLIMIT_CPU, limits.cpu_ms // 1000 + 2),
+        "nproc": (resource.RLIMIT_NPROC, limits.processes_max),
+        "fsize": (resource.RLIMIT_FSIZE, limits.file_bytes_max),
+        "nofile": (resource.RLIMIT_NOFILE, limits.files_open_max),
+        "core": (resource.RLIMIT_CORE, 0),
+        # Deep recursion is stopped by the memory limit, as any other use of memory.
+        "stack": (resource.RLIMIT_STACK, memory_bytes),
+    }
+    if not memory_enforced:
+        # A thread's stack is mapped in full, so it must leave room for others in the map.
+        wanted["stack"] = (resource.RLIMIT_STACK, min(memory_bytes, STACK_BYTES_MAX))
+        wanted["as"] = (resource.RLIMIT_AS, memory_bytes + MAPPED_EXTRA_BYTES)
+    options = [f"--{name}={_at_most_ours(kind, value)}" for name, (kind, value) in wanted.items()]
+    return [_tool("prlimit"), *options, "--"]
+
+
+def _at_most_ours(kind: int, value: int) -> int:
+    """Cut a limit to our own hard one, which an unprivileged user may not raise."""
+    hard = resource.getrlimit(kind)[1]
+    return value if hard == UNBOUNDED else min(value, hard)
+
+
+def _pairs(option: str, values: dict[str, str]) -> list[str]:
+    return [part for name, value in values.items() for part in (option, name, value)]
+
+
+def _tool(name: str) -> str:
+    path = shutil.which(name, path=SYSTEM_PATH)
+    if path is None:
+        raise IsolationError(f"{name} is not installed")
+    return path

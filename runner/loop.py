@@ -1,0 +1,182 @@
+"""Polling, slots and draining: what a runner does between its first and its last job.
+
+Guarantees: a job is claimed only when a slot is free for it; every claimed job is listed in
+heartbeats until its report is through; a drain starts nothing new, gives back what has not
+started, and waits for the rest.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+import structlog
+
+from runner.client import NoJob, RunnerClient, Unauthorized, Unavailable
+from runner.isolation import Slot
+from runner.jobrun import JobControl, JobRunner, Stop
+from runner.wire import AbortReason, JobOffer, UnreadableOffer
+
+# How long the loop may take to notice a drain while all slots are busy.
+SLOT_WAIT_S = 0.5
+# After the loss of the identity the programs are killed; their threads get this long to clean up.
+STOP_S_MAX = 10.0
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger()
+
+
+class Finish(Enum):
+    """Why the loop ended."""
+
+    DRAINED = "drained"
+    IDENTITY_LOST = "identity_lost"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class _Active:
+    offer: JobOffer
+    control: JobControl
+    thread: threading.Thread
+
+
+class Loop:
+    """Claims jobs for the free slots until drained. `clock()` gives monotonic seconds."""
+
+    def __init__(
+        self,
+        *,
+        client: RunnerClient,
+        jobs: JobRunner,
+        slots: list[Slot],
+        poll_interval_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._jobs = jobs
+        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+        for slot in slots:
+            self._free.put(slot)
+        self._poll_interval_s = poll_interval_s
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._active: set[_Active] = set()
+        self._identity_lost = False
+        # Set when polling is to end, for whatever reason.
+        self._closing = threading.Event()
+
+    def run(self) -> Finish:
+        """Poll and judge until `drain` or `lose_identity`; return when all jobs are through."""
+        while not self._closing.is_set():
+            try:
+                slot = self._free.get(timeout=SLOT_WAIT_S)
+            except queue.Empty:
+                continue
+            # A drain may be what freed the slot.
+            if not self._closing.is_set():
+                self._poll(slot)
+        self._join_all()
+        return Finish.IDENTITY_LOST if self._identity_lost else Finish.DRAINED
+
+    def drain(self) -> None:
+        """Stop polling; what has not started goes back, what runs finishes."""
+        self._closing.set()
+        self._stop_all(Stop.DRAIN)
+
+    def lose_identity(self) -> None:
+        """Stop everything: the service no longer knows this runner."""
+        self._identity_lost = True
+        self._closing.set()
+        self._stop_all(Stop.IDENTITY_LOST)
+
+    def active_job_ids(self) -> list[str]:
+        """Return the jobs whose leases this runner needs."""
+        with self._guard:
+            return sorted({active.offer.job_id for active in self._active})
+
+    def lose(self, job_ids: frozenset[str]) -> None:
+        """Stop work on jobs that this runner no longer holds."""
+        with self._guard:
+            lost = [active for active in self._active if active.offer.job_id in job_ids]
+        for active in lost:
+            _log.warning("lease_lost", job_id=active.offer.job_id)
+            active.control.stop(Stop.LOST)
+
+    def _poll(self, slot: Slot) -> None:
+        """Ask once for a job for a free slot; where there is none, keep the polling interval."""
+        asked_at = self._clock()
+        answer = self._client.next_job(wait_s=int(self._poll_interval_s))
+        if isinstance(answer, JobOffer):
+            self._start(answer, slot)
+            return
+        self._free.put(slot)
+        pause_s = self._poll_interval_s - (self._clock() - asked_at)
+        match answer:
+            case NoJob():
+                pass
+            case UnreadableOffer():
+                _log.error("offer_unreadable", job_id=answer.job_id, detail=answer.detail)
+                self._jobs.give_back(answer.job_id, AbortReason.REJECTED, answer.lease_token)
+            case Unauthorized():
+                # The heartbeats decide what follows from that.
+                _log.warning("poll_unauthorized")
+            case Unavailable():
+                _log.warning("poll_unanswered", detail=answer.detail)
+                pause_s = max(pause_s, answer.retry_after_s or 0.0)
+            case _:
+                assert_never(answer)
+        self._closing.wait(max(0.0, pause_s))
+
+    def _start(self, offer: JobOffer, slot: Slot) -> None:
+        _log.info(
+            "leased",
+            job_id=offer.job_id,
+            submission_id=offer.submission_id,
+            attempt=offer.attempt,
+            slot=slot.index,
+        )
+        self.lose(frozenset({offer.job_id}))  # An earlier lease of the same job is over.
+        control = JobControl()
+        thread = threading.Thread(
+            target=lambda: self._work(active, slot), name=f"slot-{slot.index}", daemon=True
+        )
+        active = _Active(offer=offer, control=control, thread=thread)
+        with self._guard:
+            self._active.add(active)
+        if self._closing.is_set():
+            # The closing may have looked at the active jobs just before this one was there.
+            control.stop(Stop.IDENTITY_LOST if self._identity_lost else Stop.DRAIN)
+        thread.start()
+
+    def _work(self, active: _Active, slot: Slot) -> None:
+        try:
+            self._jobs.run(active.offer, active.control, slot)
+        finally:
+            with self._guard:
+                self._active.discard(active)
+            self._free.put(slot)
+
+    def _stop_all(self, reason: Stop) -> None:
+        with self._guard:
+            jobs = list(self._active)
+        for active in jobs:
+            active.control.stop(reason)
+
+    def _join_all(self) -> None:
+        """Wait for the jobs under way: without bound while they count, else for a while."""
+        deadline = None
+        while True:
+            with self._guard:
+                jobs = list(self._active)
+            if not jobs:
+                return
+            if self._identity_lost:
+                deadline = deadline or self._clock() + STOP_S_MAX
+                if self._clock() > deadline:
+                    _log.error("jobs_left_behind", job_ids=self.active_job_ids())
+                    return
+            jobs[0].thread.join(SLOT_WAIT_S)

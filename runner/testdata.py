@@ -1,0 +1,147 @@
+"""Test data: fetched once per content, kept by its SHA-256, read case by case.
+
+Guarantees: what is read has the hash that the job names; a half-written download is never
+seen; the cache stays under its size. The zip is never unpacked to disk, so no name in it can
+lead anywhere, and one case at a time is in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from runner.archive import BadArchiveError, open_archive, read_entry
+from runner.wire import TaskLimits
+
+ARCHIVE_BYTES_MAX = 512 << 20
+CASE_BYTES_MAX = 256 << 20
+ENTRIES_MAX = 20_000
+CACHE_BYTES_MAX = 4 << 30
+LOCKS = 16
+
+Fetch = Callable[[BinaryIO, int], None]
+
+
+class TestDataError(Exception):
+    """The test data cannot be had, or is not what the job says."""
+
+    __test__ = False
+
+
+class TestData:
+    """The open test data of one problem. Closing it is the caller's, by `with`."""
+
+    __test__ = False
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._archive: zipfile.ZipFile = open_archive(str(path), entries_max=ENTRIES_MAX)
+        except BadArchiveError as error:
+            raise TestDataError(str(error)) from error
+
+    def __enter__(self) -> TestData:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._archive.close()
+
+    def require(self, tasks: Sequence[TaskLimits]) -> None:
+        """Raise TestDataError, naming the first missing file, unless every case is there."""
+        present = set(self._archive.namelist())
+        for task, limits in enumerate(tasks):
+            for case in range(limits.case_count):
+                for suffix in ("in", "out"):
+                    name = _entry_name(task, case, suffix)
+                    if name not in present:
+                        raise TestDataError(f"{name} is missing")
+
+    def input(self, task: int, case: int) -> bytes:
+        """Return what the program reads. Raises TestDataError."""
+        return self._read(_entry_name(task, case, "in"))
+
+    def expected(self, task: int, case: int) -> bytes:
+        """Return what the program must print. Raises TestDataError."""
+        return self._read(_entry_name(task, case, "out"))
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return read_entry(self._archive, name, bytes_max=CASE_BYTES_MAX)
+        except BadArchiveError as error:
+            raise TestDataError(str(error)) from error
+
+
+class TestDataCache:
+    """A folder of test data zips named by hash. Several runners may share it."""
+
+    __test__ = False
+
+    def __init__(self, folder: Path, *, bytes_max: int = CACHE_BYTES_MAX) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+        self._bytes_max = bytes_max
+        self._locks = tuple(threading.Lock() for _ in range(LOCKS))
+
+    def open(self, sha256: str, fetch: Fetch) -> TestData:
+        """Open the test data with this hash, calling `fetch(sink, bytes_max)` if it is not here.
+
+        `fetch` runs at most once at a time per hash. Raises TestDataError, and what it raises.
+        """
+        lock = self._locks[int(sha256[:4], 16) % LOCKS]
+        path = self._folder / f"{sha256}.zip"
+        with lock:
+            # Hashed on every use: a file on disk may rot or be changed, a verdict may not.
+            if not path.exists() or _sha256_of(path) != sha256:
+                self._download(path, sha256, fetch)
+            os.utime(path)
+            data = TestData(path)
+        self._evict()
+        return data
+
+    def _download(self, path: Path, sha256: str, fetch: Fetch) -> None:
+        handle, name = tempfile.mkstemp(dir=self._folder, prefix="partial-")
+        partial = Path(name)
+        try:
+            with os.fdopen(handle, "w+b") as sink:
+                fetch(sink, ARCHIVE_BYTES_MAX)
+            if _sha256_of(partial) != sha256:
+                raise TestDataError("the download does not have the hash that the job names")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _evict(self) -> None:
+        """Remove the longest unused down to the bound. Whoever has one open keeps reading it."""
+        entries = []
+        for path in self._folder.glob("*.zip"):
+            # Another runner that shares the folder may have removed it since.
+            with suppress(FileNotFoundError):
+                stat = path.stat()
+                entries.append((stat.st_mtime, stat.st_size, path))
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries)[:-1]:
+            if total <= self._bytes_max:
+                break
+            path.unlink(missing_ok=True)
+            total -= size
+
+
+def _entry_name(task: int, case: int, suffix: str) -> str:
+    return f"{task:02d}{case:02d}.{suffix}"
+
+
+def _sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

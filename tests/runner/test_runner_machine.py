@@ -1,0 +1,253 @@
+"""What the runner takes from its machine: folders, users, control groups, settings."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from runner import cgroup
+from runner.accounting import ProcAccount
+from runner.cgroup import CgroupAccount, Hierarchy, find_hierarchy
+from runner.isolation import IsolationError, release_slots, reserve_slots
+from runner.limits import End, Limits, Usage, ended_by, wall_limit_ms
+from runner.settings import SettingsError, load_settings
+from runner.workspace import PREFIX, WorkRoot
+
+LIMITS = Limits(
+    cpu_ms=1000,
+    wall_ms=3000,
+    memory_kib=65536,
+    output_bytes_max=1,
+    file_bytes_max=1,
+    scratch_bytes_max=1,
+)
+
+
+# --- limits -----------------------------------------------------------------------------------
+
+
+def usage(cpu_ms: int = 0, memory_kib: int = 0, out_of_memory: bool = False) -> Usage:
+    return Usage(cpu_ms=cpu_ms, memory_kib=memory_kib, out_of_memory=out_of_memory)
+
+
+@pytest.mark.parametrize(
+    ("used", "wall_ms", "end"),
+    [
+        (usage(cpu_ms=1000), 1000, None),
+        (usage(cpu_ms=1001), 1001, End.CPU),
+        (usage(cpu_ms=0), 3000, None),
+        (usage(cpu_ms=0), 3001, End.WALL),
+        (usage(cpu_ms=900), 3300, None),  # It shares the machine, it does not wait.
+        (usage(cpu_ms=800), 3300, End.WALL),
+        (usage(cpu_ms=1000), 4001, End.WALL),
+        (usage(memory_kib=65536 + 2048), 0, None),
+        (usage(memory_kib=65536 + 2049), 0, End.MEMORY),
+        (usage(out_of_memory=True), 0, End.MEMORY),
+    ],
+)
+def test_which_limit_is_broken(used, wall_ms, end):
+    assert ended_by(LIMITS, used, wall_ms) is end
+
+
+def test_the_wall_is_twice_the_time_and_a_second():
+    assert wall_limit_ms(1000) == 3000
+
+
+# --- folders ----------------------------------------------------------------------------------
+
+
+def test_a_jobs_folder_is_gone_afterwards(tmp_path, slot):
+    root = WorkRoot(tmp_path)
+    with root.workspace(slot.uid) as workspace:
+        assert (workspace.folder.stat().st_mode & 0o777) == 0o700
+        closed = workspace.scratch / "closed" / "deeper"
+        closed.mkdir(parents=True)
+        (closed / "file").write_text("x")
+        closed.chmod(0)
+        (workspace.scratch / "link").symlink_to(tmp_path)
+    assert not workspace.folder.exists()
+    assert tmp_path.exists()
+    root.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_runner_left_is_removed_and_what_a_living_one_has_stays(tmp_path):
+    living = WorkRoot(tmp_path)
+    dead = tmp_path / f"{PREFIX}dead"
+    (dead / "job-1" / "src").mkdir(parents=True)
+    (dead / "lock").touch()
+    starting = tmp_path / f"{PREFIX}just-being-made"
+    starting.mkdir()
+    before = set(tmp_path.iterdir())
+    newcomer = WorkRoot(tmp_path)
+    assert before - set(tmp_path.iterdir()) == {dead}
+    newcomer.close()
+    living.close()
+
+
+def test_a_folder_that_is_swept_must_not_be_locked(tmp_path):
+    held = tmp_path / f"{PREFIX}held"
+    held.mkdir()
+    handle = os.open(held / "lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    WorkRoot(tmp_path).close()
+    assert held.exists()
+    os.close(handle)
+    WorkRoot(tmp_path).close()
+    assert not held.exists()
+
+
+# --- users ------------------------------------------------------------------------------------
+
+
+def test_every_slot_of_every_runner_has_a_user_of_its_own():
+    one, other = reserve_slots(2, as_root=True), reserve_slots(2, as_root=True)
+    assert len({slot.uid for slot in one + other}) == 4
+    first = one[0].uid
+    release_slots(one)
+    again = reserve_slots(1, as_root=True)
+    assert again[0].uid == first
+    release_slots(again + other)
+
+
+def test_users_may_run_out(monkeypatch):
+    monkeypatch.setattr("runner.isolation.UIDS", 2)
+    monkeypatch.setattr("runner.isolation.FIRST_UID", 61_100)
+    with pytest.raises(IsolationError):
+        reserve_slots(3, as_root=True)
+    slots = reserve_slots(2, as_root=True)
+    release_slots(slots)
+
+
+def test_without_root_programs_run_as_our_own_user():
+    assert [slot.uid for slot in reserve_slots(2, as_root=False)] == [None, None]
+
+
+# --- control groups ---------------------------------------------------------------------------
+
+
+def test_without_control_groups_there_is_no_hierarchy():
+    assert find_hierarchy(mounts="proc /proc proc rw 0 0\n", membership="0::/\n") is None
+
+
+def test_version_1_needs_all_three_controllers(tmp_path):
+    mounts = f"cgroup {tmp_path} cgroup rw,memory 0 0\n"
+    assert find_hierarchy(mounts=mounts, membership="4:memory:/\n") is None
+
+
+def fake_version_2(folder: Path) -> tuple[str, str]:
+    """Lay out plain files as the kernel would show them to a process in /service."""
+    own = folder / "service"
+    own.mkdir()
+    (own / "cgroup.subtree_control").write_text("")
+    return f"none {folder} cgroup2 rw 0 0\n", "0::/service\n"
+
+
+def fill_version_2(group: Path, *, oom_kill: int = 0) -> None:
+    (group / "memory.peak").write_text(f"{50 << 20}\n")
+    (group / "memory.events").write_text(f"low 0\noom 1\noom_kill {oom_kill}\n")
+    (group / "memory.stat").write_text(f"anon 1\ninactive_file {8 << 20}\nactive_file {2 << 20}\n")
+    (group / "cpu.stat").write_text("usage_usec 1234567\nuser_usec 1\n")
+    (group / "cgroup.procs").write_text("")
+
+
+def test_version_2_hands_controllers_down_and_limits(tmp_path, monkeypatch):
+    """On plain files: the machine of the tests may have version 1 only."""
+    mounts, membership = fake_version_2(tmp_path)
+    real_limit = CgroupAccount._limit
+
+    def limit_and_fill(self, limits, pids):
+        real_limit(self, limits, pids)
+        fill_version_2(self._memory)
+
+    monkeypatch.setattr(CgroupAccount, "_limit", limit_and_fill)
+    monkeypatch.setattr(cgroup, "_remove", lambda folder: None)
+    hierarchy = find_hierarchy(mounts=mounts, membership=membership)
+    own = tmp_path / "service"
+    assert hierarchy == Hierarchy(version=2, memory=own, cpu=own, pids=own)
+    assert (own / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert (own / "runner-self" / "cgroup.procs").read_text() == str(os.getpid())
+
+    account = CgroupAccount(hierarchy, LIMITS)
+    (procs,) = account.entry_files
+    group = procs.parent
+    assert (group / "memory.max").read_text() == str((65536 + 2048) * 1024)
+    assert (group / "pids.max").read_text() == "68"
+    assert account.sample(1) == Usage(cpu_ms=1234, memory_kib=40 * 1024, out_of_memory=False)
+    fill_version_2(group, oom_kill=1)
+    assert account.sample(1).out_of_memory
+
+
+def test_version_2_that_cannot_be_delegated_is_none(tmp_path):
+    assert find_hierarchy(mounts=f"none {tmp_path} cgroup2 rw 0 0\n", membership="0::/\n") is None
+
+
+def test_groups_of_dead_runners_are_removed(hierarchy):
+    if hierarchy is None:
+        pytest.skip("NO CONTROL GROUPS HERE: memory is only sampled")
+    left = hierarchy.memory / "runner-999999999-1"
+    left.mkdir()
+    ours = hierarchy.memory / f"runner-{os.getpid()}-kept"
+    ours.mkdir()
+    assert find_hierarchy() == hierarchy
+    assert not left.exists()
+    assert ours.exists()
+    ours.rmdir()
+
+
+def test_proc_books_see_this_process():
+    account = ProcAccount()
+    seen = account.sample(os.getpid())
+    assert seen.memory_kib > 5_000
+    assert seen.cpu_ms > 0
+
+
+# --- settings ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    for name in ("RUNNER_NAME", "RUNNER_JOBS", "RUNNER_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("BACKEND_URL", "http://127.0.0.1:8080")
+    monkeypatch.setenv("RUNNER_REGISTRATION_TOKEN", "s3cret")
+    return monkeypatch
+
+
+def test_defaults(environment):
+    settings = load_settings()
+    assert settings.runner_name == os.uname().nodename
+    assert settings.runner_jobs == 2
+    assert settings.runner_cache_dir.is_absolute()
+    assert "s3cret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("BACKEND_URL", "ftp://s3cret"),
+        ("BACKEND_URL", ""),
+        ("RUNNER_JOBS", "0"),
+        ("RUNNER_JOBS", "s3cret"),
+        ("RUNNER_NAME", ""),
+        ("RUNNER_REGISTRATION_TOKEN", ""),
+        ("RUNNER_REGISTRATION_TOKEN", "s3cret\n"),
+    ],
+)
+def test_a_wrong_setting_is_named_in_one_line(environment, name, value):
+    environment.setenv(name, value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_missing_settings_are_all_named(environment):
+    environment.delenv("BACKEND_URL")
+    environment.delenv("RUNNER_REGISTRATION_TOKEN")
+    with pytest.raises(SettingsError, match=r"BACKEND_URL.*RUNNER_REGISTRATION_TOKEN"):
+        load_settings()

@@ -1,0 +1,264 @@
+"""The runner as a process: start, signals, and every way it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.runner.fake_service import (
+    REGISTRATION_TOKEN,
+    SIGNATURE,
+    TOKEN,
+    FakeService,
+    serving,
+)
+
+ROOT = Path(__file__).parents[2]
+RIGHT = b"print(int(input()) + 1)"
+CASE = (b"1\n", b"2\n")
+# It ends when told to by the test, which may send signals to what the runner has started.
+UNTIL_TOLD = b"""
+import os, signal, time
+def told(*_):
+    print(2, flush=True)
+    os._exit(0)
+signal.signal(signal.SIGUSR1, told)
+while True:
+    time.sleep(60)
+"""
+USR1_CAUGHT = 1 << (signal.SIGUSR1 - 1)
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def service() -> FakeService:
+    return FakeService()
+
+
+@pytest.fixture
+def start(service, tmp_path, bench) -> Iterator[Start]:
+    """Start `python -m runner` for the fake service; whatever is left is killed."""
+    started: list[subprocess.Popen[str]] = []
+    with serving(service) as url:
+
+        def start_one(*options: str, **environment: str) -> subprocess.Popen[str]:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "runner", *options],
+                cwd=ROOT,
+                env={
+                    "PATH": os.environ["PATH"],
+                    "BACKEND_URL": url,
+                    "RUNNER_REGISTRATION_TOKEN": REGISTRATION_TOKEN,
+                    "RUNNER_NAME": "runner-under-test",
+                    "RUNNER_CACHE_DIR": str(tmp_path / "cache"),
+                    "TMPDIR": _passable(tmp_path / "tmp"),
+                    **environment,
+                },
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            started.append(process)
+            return process
+
+        yield start_one
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def _passable(folder: Path) -> str:
+    """Make a folder that programs' users can pass through, as they can through /tmp."""
+    folder.mkdir()
+    for parent in (folder, *folder.parents):
+        if parent.owner() != "root" or parent.stat().st_mode & 0o7 < 0o5:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    return str(folder)
+
+
+def end(process: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]]]:
+    """Wait for the end; return the exit code and the log, every line of which is JSON."""
+    _, stderr = process.communicate(timeout=60)
+    return process.returncode, [json.loads(line) for line in stderr.splitlines()]
+
+
+def events(log: list[dict[str, Any]]) -> list[str]:
+    return [line["event"] for line in log]
+
+
+def test_a_job_and_a_drain(start, service, tmp_path):
+    service.add_job("jb_1", RIGHT, CASE)
+    process = start()
+    (result,) = service.wait_for("complete")
+    assert [[case["status"] for case in cases] for cases in result["tasks"]] == [["AC"]]
+    service.wait_for("heartbeat", 2)
+    process.send_signal(signal.SIGTERM)
+    code, log = end(process)
+    assert code == 0
+    for event in ("ready", "registered", "leased", "compiled", "judged", "completed", "finished"):
+        assert event in events(log)
+    assert service.got("register") == [
+        {"registration_token": REGISTRATION_TOKEN, "name": "runner-under-test"}
+    ]
+    told = json.dumps(log)
+    for secret in (TOKEN, REGISTRATION_TOKEN, SIGNATURE, "lt_of_"):
+        assert secret not in told
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_running_job_finishes_under_heartbeats(start, service, number):
+    service.add_job("jb_1", UNTIL_TOLD, CASE, time_ms=60_000)
+    process = start()
+    program = _wait_for_program(process)
+    process.send_signal(number)
+    beats = len(service.got("heartbeat"))
+    service.wait_for("heartbeat", beats + 2)
+    assert process.poll() is None
+    _tell(program)
+    (result,) = service.wait_for("complete")
+    assert result["tasks"][0][0]["status"] == "AC"
+    code, _ = end(process)
+    assert code == 0
+    later = service.got("heartbeat")[beats:]
+    assert {"jb_1"} <= {job for beat in later for job in beat["active_job_ids"]}
+
+
+def test_two_unauthorized_heartbeats_end_it_and_its_programs(start, service):
+    service.add_job("jb_1", b"import time\ntime.sleep(60)", time_ms=60_000)
+    process = start()
+    program = _wait_for_program(process)
+    service.answers["heartbeat"] = deque([401] * 9)
+    code, log = end(process)
+    assert code == 5
+    assert any("identity_lost" in event for event in events(log))
+    assert _gone(program)
+    assert service.got("complete") == []
+
+
+@pytest.mark.parametrize("options", [(), ("--unsafe-no-isolation",)])
+def test_a_killed_runner_leaves_no_program(start, service, options):
+    service.add_job("jb_1", b"import time\ntime.sleep(60)", time_ms=60_000)
+    process = start(*options)
+    program = _wait_for_program(process)
+    process.kill()
+    assert _gone(program)
+
+
+def test_lost_jobs_are_stopped(start, service):
+    service.add_job("jb_1", b"import time\ntime.sleep(60)", time_ms=60_000)
+    process = start()
+    program = _wait_for_program(process)
+    service.lost.add("jb_1")
+    assert _gone(program)
+    process.send_signal(signal.SIGTERM)
+    code, log = end(process)
+    assert code == 0
+    assert "lease_lost" in events(log)
+    assert service.got("complete") + service.got("abort") == []
+
+
+def test_several_jobs_at_once_but_no_more_than_the_service_allows(start, service):
+    service.config["max_concurrent_jobs"] = 1
+    for name in ("jb_1", "jb_2"):
+        service.add_job(name, b"import time\ntime.sleep(0.3)\nprint(2)", CASE)
+    process = start(RUNNER_JOBS="2")
+    service.wait_for("complete", 2)
+    beats = [beat["active_job_ids"] for beat in service.got("heartbeat")]
+    assert max(map(len, beats)) == 1
+    process.send_signal(signal.SIGTERM)
+    assert end(process)[0] == 0
+
+
+def test_a_refused_registration(start, service):
+    service.answers["register"] = deque([401])
+    process = start()
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert stderr.splitlines()[-1] == "runner: cannot register: the service answered 401"
+
+
+def test_a_signal_ends_the_wait_for_a_service_that_is_away(start):
+    process = start(BACKEND_URL="http://127.0.0.1:1")
+    for line in process.stderr:
+        if '"ready"' in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_a_wrong_setting_stops_the_start(start):
+    process = start(RUNNER_JOBS="many")
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert len(stderr.splitlines()) == 1
+    assert "RUNNER_JOBS" in stderr
+
+
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_without_bubblewrap_it_runs_nothing_unless_told(start, service, tmp_path, unsafe):
+    """A machine without bubblewrap: one whose PATH for tools has all but that."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("env", "setpriv", "prlimit", "true", "python3"):
+        (tools / name).symlink_to(Path("/usr/bin", name).resolve())
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        f"import runner.isolation\nrunner.isolation.SYSTEM_PATH = {str(tools)!r}\n"
+    )
+    options = ["--unsafe-no-isolation"] if unsafe else []
+    service.add_job("jb_1", RIGHT, CASE)
+    process = start(*options, PYTHONPATH=f"{site}:{ROOT}")
+    if not unsafe:
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 3
+        assert stderr.splitlines()[-1].startswith("runner: programs cannot be isolated here: bwrap")
+        assert service.got("register") == []
+        return
+    (result,) = service.wait_for("complete")
+    assert result["tasks"][0][0]["status"] == "AC"
+    process.send_signal(signal.SIGTERM)
+    code, log = end(process)
+    assert code == 0
+    assert sum("WITHOUT ISOLATION" in event for event in events(log)) == 1
+
+
+def _wait_for_program(process: subprocess.Popen[str]) -> psutil.Process:
+    """Wait until a submission's Python program runs below the runner."""
+    runner = psutil.Process(process.pid)
+    for _ in range(3000):
+        for child in runner.children(recursive=True):
+            try:
+                if child.cmdline()[:2] == ["python3", "-B"]:
+                    return child
+            except (psutil.Error, IndexError):
+                continue
+        psutil.wait_procs([runner], timeout=0.01)
+    raise AssertionError("no program was started")
+
+
+def _tell(program: psutil.Process) -> None:
+    """Send the signal as soon as the program catches it."""
+    for _ in range(3000):
+        status = Path(f"/proc/{program.pid}/status").read_text()
+        if int(status.partition("SigCgt:")[2].split()[0], 16) & USR1_CAUGHT:
+            program.send_signal(signal.SIGUSR1)
+            return
+        psutil.wait_procs([program], timeout=0.01)
+    raise AssertionError("the program catches no signal")
+
+
+def _gone(program: psutil.Process) -> bool:
+    gone, _ = psutil.wait_procs([program], timeout=30)
+    return bool(gone)

@@ -1,0 +1,209 @@
+"""Test data and code archives: content, bounds, and what must not be believed."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import threading
+import warnings
+import zipfile
+
+import pytest
+
+from runner.archive import BadArchiveError, read_only_entry
+from runner.testdata import TestData, TestDataCache, TestDataError
+from tests.runner.support import limits, sha256, source_zip, testdata_zip
+
+DATA = testdata_zip([[(b"1", b"2"), (b"3", b"4")], [(b"5", b"6")]])
+
+
+class Source:
+    """Where the cache fetches from; counts how often."""
+
+    def __init__(self, data: bytes = DATA) -> None:
+        self.data = data
+        self.count = 0
+
+    def __call__(self, sink, bytes_max: int) -> None:
+        self.count += 1
+        sink.write(self.data)
+
+
+@pytest.fixture
+def cache(tmp_path) -> TestDataCache:
+    return TestDataCache(tmp_path / "cache")
+
+
+def test_cases_are_read_by_task_and_case(cache):
+    with cache.open(sha256(DATA), Source()) as data:
+        data.require([limits(cases=2), limits(cases=1)])
+        assert (data.input(0, 1), data.expected(0, 1)) == (b"3", b"4")
+        assert (data.input(1, 0), data.expected(1, 0)) == (b"5", b"6")
+
+
+def test_the_first_missing_file_is_named(cache):
+    with (
+        cache.open(sha256(DATA), Source()) as data,
+        pytest.raises(TestDataError, match=r"0101\.in"),
+    ):
+        data.require([limits(cases=2), limits(cases=2)])
+
+
+def test_it_is_fetched_once(cache):
+    source = Source()
+    for _ in range(3):
+        cache.open(sha256(DATA), source).__exit__(None, None, None)
+    assert source.count == 1
+
+
+def test_it_is_fetched_once_by_many_at_a_time(cache):
+    source = Source()
+    barrier = threading.Barrier(4)
+
+    def open_it() -> None:
+        barrier.wait()
+        with cache.open(sha256(DATA), source):
+            pass
+
+    threads = [threading.Thread(target=open_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert source.count == 1
+
+
+def test_other_content_than_the_hash_says_is_refused_and_not_kept(cache, tmp_path):
+    with pytest.raises(TestDataError, match="hash"):
+        cache.open(sha256(DATA), Source(DATA + b"x"))
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_file_that_rotted_on_disk_is_fetched_again(cache, tmp_path):
+    source = Source()
+    cache.open(sha256(DATA), source).__exit__(None, None, None)
+    (tmp_path / "cache" / f"{sha256(DATA)}.zip").write_bytes(b"rotten")
+    with cache.open(sha256(DATA), source) as data:
+        assert data.input(0, 0) == b"1"
+    assert source.count == 2
+
+
+def test_a_failed_fetch_leaves_nothing(cache, tmp_path):
+    def failing(sink, bytes_max: int) -> None:
+        sink.write(b"half")
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        cache.open(sha256(DATA), failing)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_the_longest_unused_goes_first_and_who_has_it_open_keeps_it(tmp_path):
+    sets = [testdata_zip([[(os.urandom(1000), b"")]]) for _ in range(3)]
+    cache = TestDataCache(tmp_path, bytes_max=2 * len(sets[0]) + 100)
+    with cache.open(sha256(sets[0]), Source(sets[0])) as first:
+        os.utime(tmp_path / f"{sha256(sets[0])}.zip", (1, 1))
+        for blob in sets[1:]:
+            cache.open(sha256(blob), Source(blob)).__exit__(None, None, None)
+        assert {path.stem for path in tmp_path.iterdir()} == {sha256(blob) for blob in sets[1:]}
+        assert len(first.input(0, 0)) == 1000
+
+
+def test_not_a_zip(tmp_path):
+    path = tmp_path / "x.zip"
+    path.write_bytes(b"not a zip")
+    with pytest.raises(TestDataError):
+        TestData(path)
+
+
+def test_damaged_data_is_test_data_that_cannot_be_had(tmp_path):
+    blob = bytearray(testdata_zip([[(b"x" * 1000, b"y")]]))
+    blob[40:45] = b"*****"
+    path = tmp_path / "x.zip"
+    path.write_bytes(blob)
+    with TestData(path) as data, pytest.raises(TestDataError, match="damaged"):
+        data.input(0, 0)
+
+
+# --- the code's zip ---------------------------------------------------------------------------
+
+
+def test_the_source_is_read():
+    assert read_only_entry(source_zip("main.c", b"x"), "main.c", bytes_max=1) == b"x"
+
+
+def _zip(*names: str) -> bytes:
+    blob = io.BytesIO()
+    with zipfile.ZipFile(blob, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in names:
+            archive.writestr(name, b"x")
+    return blob.getvalue()
+
+
+def _encrypted() -> bytes:
+    blob = bytearray(_zip("main.c"))
+    local, central = blob.index(b"PK\x03\x04"), blob.index(b"PK\x01\x02")
+    struct.pack_into("<H", blob, local + 6, 1)
+    struct.pack_into("<H", blob, central + 8, 1)
+    return bytes(blob)
+
+
+def _lying_about_its_size() -> bytes:
+    blob = io.BytesIO()
+    with zipfile.ZipFile(blob, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("main.c", bytes(50_000_000))
+    raw = bytearray(blob.getvalue())
+    central = raw.index(b"PK\x01\x02")
+    struct.pack_into("<I", raw, central + 24, 10)
+    return bytes(raw)
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"PK",
+        _zip(),
+        _zip("main.cpp"),
+        _zip("../main.c"),
+        _zip("/main.c"),
+        _zip("main.c/"),
+        _zip("main.c", "x"),
+        _zip("main.c", "main.c"),
+        _encrypted(),
+    ],
+    ids=[
+        "nothing",
+        "cut",
+        "empty",
+        "another name",
+        "upwards",
+        "absolute",
+        "a folder",
+        "two files",
+        "twice the same",
+        "encrypted",
+    ],
+)
+def test_other_zips_are_refused(blob):
+    with pytest.raises(BadArchiveError):
+        read_only_entry(blob, "main.c", bytes_max=1000)
+
+
+def test_a_bomb_is_not_inflated():
+    blob = io.BytesIO()
+    with zipfile.ZipFile(blob, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("main.c", bytes(50_000_000))
+    with pytest.raises(BadArchiveError, match="over 1000 bytes"):
+        read_only_entry(blob.getvalue(), "main.c", bytes_max=1000)
+
+
+def test_a_lie_about_the_size_gains_nothing():
+    """The zip says ten bytes; more are never taken from it, or it is refused as damaged."""
+    try:
+        data = read_only_entry(_lying_about_its_size(), "main.c", bytes_max=1000)
+    except BadArchiveError:
+        return
+    assert len(data) <= 10
