@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+import click
 import structlog
 from flask import Flask
 from flask.json.provider import DefaultJSONProvider
@@ -27,7 +28,6 @@ from api.links import Links
 from api.ops_api import ops
 from api.runner_api import files, runners
 from api.services import Services, Waiters
-from api.spec import spec
 from api.submission_api import submissions
 from dispatch import job as verbs
 from dispatch.clock import Clock, ServerClock, system_clock
@@ -37,12 +37,13 @@ from dispatch.queue import Queue, open_queue
 from dispatch.wakeup import Wakeup
 from local import kept_secret_key, start_store, store_uri
 from mongo import engine, problem, storage, user
+from mongo.embedded import EmbeddedError
 from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from mongo.judge import Judge
 from mongo.landing import process_result
 from mongo.submission import mark_rejudged
 from mongo.sweep import Sweeper
-from settings import IN_PROCESS_URI, Settings, load_settings
+from settings import IN_PROCESS_URI, Settings, SettingsError, load_settings
 
 log = structlog.get_logger("app")
 
@@ -139,7 +140,10 @@ class Maintenance:
             now = self._now()
             if now >= self._next:
                 self._next = now + MAINTAIN_EVERY
-                self.run()
+                self._sweep()
+            if now >= self._next_tidy:
+                self._next_tidy = now + TIDY_EVERY
+                self._sweeper.drop_blobs(now=now)
         except Exception:
             log.exception("maintenance_failed")
         finally:
@@ -151,6 +155,10 @@ class Maintenance:
         Raises:
             PyMongoError: the database went away; what is left is done by a later call.
         """
+        self._sweep()
+        self._sweeper.drop_blobs(now=self._now())
+
+    def _sweep(self) -> None:
         verbs.sweep(self._queue, process_result=self._land, now=self._now)
         for job in self._queue.jobs.marks_due(MARKS_MAX):
             mark_rejudged(
@@ -158,10 +166,6 @@ class Maintenance:
             )
         self._sweeper.enqueue_missing()
         self._sweeper.finish_homeworks()
-        now = self._now()
-        if now >= self._next_tidy:
-            self._next_tidy = now + TIDY_EVERY
-            self._sweeper.drop_blobs(now=now)
 
 
 class _Json(DefaultJSONProvider):
@@ -183,8 +187,18 @@ def create_app(settings: Settings | None = None, *, clock: Clock | None = None) 
     Raises:
         SettingsError: a setting is wrong.
         EmbeddedError: no `MONGODB_URI` is set and the embedded server does not start.
+        PyMongoError: the database is not there.
+        click.ClickException: instead of these, on the command line: one line says it all.
     """
-    settings = settings or load_settings()
+    try:
+        return _wired(settings or load_settings(), clock)
+    except (SettingsError, EmbeddedError, PyMongoError) as error:
+        if click.get_current_context(silent=True) is None:
+            raise
+        raise cli.Refused(" ".join(str(error).split())) from None
+
+
+def _wired(settings: Settings, clock: Clock | None) -> Flask:
     logs.configure(settings.log_level)
     if settings.mongodb_uri is None:
         server = start_store(settings.data_dir)
@@ -194,7 +208,7 @@ def create_app(settings: Settings | None = None, *, clock: Clock | None = None) 
                 "secret_key": settings.secret_key or kept_secret_key(settings.data_dir),
             }
         )
-    app = Flask("judge")
+    app = Flask("judge", static_folder=None)
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = 2 * 1024 * 1024
     database = _connect(settings)
@@ -205,7 +219,6 @@ def create_app(settings: Settings | None = None, *, clock: Clock | None = None) 
         app.register_blueprint(blueprint)
     for command in cli.COMMANDS:
         app.cli.add_command(command)
-    spec.register(app)
     return app
 
 

@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from flask.cli import with_appcontext
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from api.schemas import UserName
 from api.services import services
 from dispatch.contract import TaskSpec
-from mongo import check, recompute, user
+from mongo import check, user
 from mongo.errors import DomainError
 from mongo.problem_package import PackageRefused, read_package
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-console = Console()
+# Names may hold what would be markup.
+console = Console(markup=False, highlight=False, emoji=False)
 EXIT_DIFFERENCE = 1
+DIFFERENCES_SHOWN_MAX = 50
+LOOK_AGAIN_S = 0.5
+"""How long `recompute --check` waits between two looks at what differs."""
 
 
 class Refused(click.ClickException):
@@ -74,12 +81,25 @@ def import_problem(path: Path, problem_id: int, allow_default_comparison: bool) 
     )
 
 
+def _user_name(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Hold names to the same rule as the API does."""
+    try:
+        return value if value is None else TypeAdapter(UserName).validate_python(value)
+    except ValidationError as error:
+        raise click.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+
 keys = click.Group("keys", help="API keys.")
 
 
 @keys.command("create")
 @click.option("--admin", is_flag=True, help="An admin key.")
-@click.option("--user", "username", help="A key for this user, who is created if need be.")
+@click.option(
+    "--user",
+    "username",
+    callback=_user_name,
+    help="A key for this user, who is created if need be.",
+)
 @with_appcontext
 def create_key(admin: bool, username: str | None) -> None:
     """Make a key and print it; it cannot be had again."""
@@ -111,36 +131,66 @@ def rejudge(submission_ids: tuple[str, ...]) -> None:
 @click.option("--repair", "mode", flag_value="repair", help="Rebuild what differs.")
 @click.option("--user", "username", help="Only this user.")
 @click.option("--homework", "homework_id", help="Only this homework.")
+@click.option("--problem", "problem_id", type=int, help="Only this problem.")
 @with_appcontext
-def recompute_command(mode: str | None, username: str | None, homework_id: str | None) -> None:
-    """Compare every counter and standing with the submissions, and rebuild what differs."""
+def recompute_command(
+    mode: str | None, username: str | None, homework_id: str | None, problem_id: int | None
+) -> None:
+    """Compare every counter and standing with the submissions, and rebuild what differs.
+
+    Safe while judging goes on: what differs is looked at again for a few seconds, until landings
+    under way have ended. Stopped and started again, it loses nothing.
+    """
     if mode is None:
         raise click.UsageError("give either --check or --repair")
-    scope = check.scope(username=username, homework_id=homework_id)
+    items = check.scope(username=username, homework_id=homework_id, problem_id=problem_id)
     with Progress(console=Console(stderr=True)) as progress:
-        bar = progress.add_task("recompute", total=len(scope))
-        differences = check.differences(scope, advance=lambda: progress.advance(bar))
-    table = Table("what", "whose", "is", "should be")
-    for difference in differences:
-        table.add_row(
-            difference.what,
-            difference.whose,
-            json.dumps(difference.stored, default=str),
-            json.dumps(difference.recomputed, default=str),
-        )
-    if differences:
-        console.print(table)
-    if mode == "repair":
-        for difference in differences:
-            if difference.homework_id is None:
-                recompute.recompute_user(difference.username)
-            else:
-                recompute.recompute_standing(difference.homework_id, difference.username)
-        click.echo(f"{len(scope)} looked at, {len(differences)} rebuilt")
-        return
-    click.echo(f"{len(scope)} looked at, {len(differences)} differ")
-    if differences:
+        bar = progress.add_task("recompute", total=len(items))
+
+        def advance() -> None:
+            progress.advance(bar)
+
+        if mode == "repair":
+            found = check.repair(items, advance=advance)
+        else:
+            found = check.differences(
+                items, advance=advance, pause=lambda: time.sleep(LOOK_AGAIN_S)
+            )
+    unfinished = check.under_way(found) if mode == "check" else set()
+    differing = [one for one in found if one.homework_id not in unfinished]
+    _show_differences(differing)
+    for unfinished_id in sorted(unfinished):
+        click.echo(f"homework {unfinished_id}: its recompute after an edit is still under way")
+    _show_summary(items, differing, "rebuilt" if mode == "repair" else "differ")
+    if mode == "check" and differing:
         raise SystemExit(EXIT_DIFFERENCE)
+
+
+def _show_differences(differing: Sequence[check.Difference]) -> None:
+    table = Table("what", "whose", "is", "should be")
+    for one in differing[:DIFFERENCES_SHOWN_MAX]:
+        table.add_row(
+            one.what,
+            one.whose,
+            json.dumps(one.stored, default=str),
+            json.dumps(one.recomputed, default=str),
+        )
+    if differing:
+        console.print(table)
+    if len(differing) > DIFFERENCES_SHOWN_MAX:
+        click.echo(f"and {len(differing) - DIFFERENCES_SHOWN_MAX} more")
+
+
+def _show_summary(
+    items: Sequence[check.Item], differing: Sequence[check.Difference], verb: str
+) -> None:
+    table = Table("", "looked at", verb)
+    for kind, standings in (("counters", False), ("standings", True)):
+        looked_at = sum((item.homework_id is not None) is standings for item in items)
+        owners = {one.whose for one in differing if (one.homework_id is not None) is standings}
+        table.add_row(kind, str(looked_at), str(len(owners)))
+    console.print(table)
+    click.echo(f"{len(items)} looked at, {len(differing)} {verb}")
 
 
 @click.command("runners")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import structlog
@@ -23,10 +23,22 @@ HIDDEN = "[hidden]"
 def _hide_secrets(
     logger: Any, method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    for name, value in event.items():
-        if isinstance(value, str):
-            event[name] = _SECRET.sub(HIDDEN, value)
-    return event
+    return {_hidden(name): _hidden(value) for name, value in event.items()}
+
+
+def _hidden(value: Any) -> Any:
+    """Return `value` as it will be rendered, without secrets, however deep they sit."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return _SECRET.sub(HIDDEN, value)
+        case Mapping():
+            return {_hidden(name): _hidden(entry) for name, entry in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_hidden(entry) for entry in value]
+        case _:
+            return _SECRET.sub(HIDDEN, repr(value))
 
 
 def configure(level: str) -> None:
@@ -40,7 +52,6 @@ def configure(level: str) -> None:
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        _hide_secrets,
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -54,6 +65,7 @@ def configure(level: str) -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _hide_secrets,
                 structlog.processors.JSONRenderer(),
             ],
         )

@@ -20,6 +20,7 @@ from mongo.embedded import EmbeddedError, EmbeddedMongo
 from settings import Settings, SettingsError, load_settings
 
 ROOT = Path(__file__).resolve().parent
+METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 _STOP_LIMIT_S = 10
 _LOOK_EVERY_S = 1.0
 
@@ -49,6 +50,11 @@ def _serve_locally(app: str | None, settings: Settings) -> int:
     try:
         secret_key = settings.secret_key or kept_secret_key(settings.data_dir)
         environment = {"MONGODB_URI": store_uri(server), "SECRET_KEY": secret_key}
+        if not os.environ.get(METRICS_DIR):
+            # Here even a killed service leaves no more than the next one clears away.
+            metrics = settings.data_dir.resolve() / f"metrics-{settings.port}"
+            metrics.mkdir(parents=True, exist_ok=True)
+            environment[METRICS_DIR] = str(metrics)
         return _run_api(app, environment, server)
     finally:
         if server is not None:

@@ -6,11 +6,14 @@ reported as one line that names the variable, before anything has been started.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from pymongo.errors import PyMongoError
+from pymongo.uri_parser import parse_uri
 
 IN_PROCESS_URI = "mongomock://memory"
 """The `MONGODB_URI` of the in-process store, for machines on which no `mongod` runs."""
@@ -63,17 +66,22 @@ class Settings(BaseSettings):
     @field_validator("admin_api_key")
     @classmethod
     def _prefixed(cls, value: str | None) -> str | None:
-        if value is not None and not (value.startswith("ak_") and len(value) >= 19):
-            raise ValueError("must start with ak_ and have at least 16 characters after it")
+        if value is not None and not re.fullmatch(r"ak_[\x21-\x7e]{16,197}", value):
+            raise ValueError("must start with ak_ and have 16 to 197 ASCII characters after it")
         return value
 
     @field_validator("mongodb_uri")
     @classmethod
     def _mongo(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(
-            ("mongodb://", "mongodb+srv://", IN_PROCESS_URI)
-        ):
+        if value is None or value == IN_PROCESS_URI or value.startswith("mongodb+srv://"):
+            return value
+        if not value.startswith("mongodb://"):
             raise ValueError("must start with mongodb:// or mongodb+srv://")
+        try:
+            parse_uri(value, warn=False)
+        except (PyMongoError, ValueError):
+            # The driver's own words may repeat the password.
+            raise ValueError("is not a well-formed MongoDB URI") from None
         return value
 
     @model_validator(mode="after")

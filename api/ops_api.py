@@ -12,7 +12,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from api.errors import unavailable
 from api.schemas import Health
 from api.services import services
-from api.spec import describe, spec
+from api.spec import describe, document
 
 TAG = "operating"
 
@@ -51,4 +51,4 @@ def metrics() -> ResponseReturnValue:
 @describe(TAG, answers={200: None}, key=False)
 def openapi() -> ResponseReturnValue:
     """Send the API's description."""
-    return jsonify(spec.spec)
+    return jsonify(document())

@@ -95,6 +95,8 @@ def next_job(rn: str) -> ResponseReturnValue:
     """Lease the next job, or say that there is none."""
     runner = require_runner(rn)
     wish = body.parse_query(NextJobQuery)
+    if request.method == "HEAD":
+        return "", 204  # a safe method leases nothing
     services().maintain()
 
     def look() -> Job | None:

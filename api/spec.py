@@ -7,6 +7,7 @@ before authentication, so `body` reads them instead, strictly and in the contrac
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -59,3 +60,18 @@ def describe(
         skip_validation=True,
     )
     return decorate
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI document of the current app.
+
+    spectree declares every body as plain JSON; errors have a media type of their own.
+    """
+    described: dict[str, Any] = deepcopy(spec.spec)
+    for operations in described["paths"].values():
+        for operation in operations.values():
+            for status, answer in operation["responses"].items():
+                if int(status) >= 400 and "content" in answer:
+                    schema = answer["content"].pop("application/json")
+                    answer["content"]["application/problem+json"] = schema
+    return described

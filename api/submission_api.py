@@ -52,13 +52,14 @@ def submit() -> ResponseReturnValue:
         problem_id = _problem_id(form.pop("problem_id", None))
         services().judge.require_problem(problem_id)
         fields = body.validated(SubmitForm, form)
+        program = _present(code)
         username = _on_behalf_of(principal, fields.username)
         taken_in = services().judge.submit(
             submission_id=fields.submission_id,
             username=username,
             problem_id=problem_id,
             language=int(fields.language),
-            code=_present(code),
+            code=program,
             may_be_early=principal.admin,
         )
     except Exception as refusal:

@@ -25,6 +25,9 @@ PIECE_BYTES = 64 * 1024
 EPOCH = (1980, 1, 1, 0, 0, 0)
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""The others unpack without a bound on a piece's size, or fail in ways of their own."""
+
 SOURCE_NAMES = {Language.C: "main.c", Language.CPP: "main.cpp", Language.PYTHON: "main.py"}
 CASE_NAME = re.compile(r"(?P<task>\d\d)(?P<case>\d\d)\.(?P<kind>in|out)", re.ASCII)
 
@@ -110,6 +113,8 @@ def _check_entry(entry: zipfile.ZipInfo, what: str) -> None:
     name = entry.filename
     if entry.flag_bits & 0x1:
         raise InvalidError(reason, f"{what}: {name!r} is encrypted")
+    if entry.compress_type not in METHODS:
+        raise InvalidError(reason, f"{what}: {name!r} is neither stored nor deflated")
     mode = entry.external_attr >> 16
     if entry.is_dir() or (mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG)):
         raise InvalidError(reason, f"{what}: {name!r} is not a regular file")
@@ -135,6 +140,14 @@ def _drain(
                     )
                 if into is not None:
                     into.append(piece)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError, RuntimeError):
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        OSError,
+        RuntimeError,
+        ValueError,  # an offset before the beginning
+    ):
         raise InvalidError(reason, f"{what}: {entry.filename!r} cannot be read") from None
     return size

@@ -90,10 +90,7 @@ def _land_judge_error(
     real_result_of_job = {"result.job_id": job_id, "result.exhausted": False}
     for _ in range(TRIES_MAX):
         # The last attempt may have died between its result and its end: that result stands.
-        kept = _update(
-            {"_id": submission_id, "fence": {"$lte": fence}, **real_result_of_job},
-            {"$set": {"fence": fence}},
-        )
+        kept = _keep_result(submission_id, fence, real_result_of_job)
         if kept is not None:
             finish_judging(kept["username"], kept["problem_id"])
             return Landed.VERDICT
@@ -118,6 +115,23 @@ def _land_judge_error(
     raise recompute.RecomputeContendedError(f"submission {submission_id} keeps changing")
 
 
+def _keep_result(
+    submission_id: str, fence: int, real_result_of_job: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Raise the fence of a submission that carries that result, and show it; None: it does not.
+
+    Shown it was not if the job was rejudged while it waited, which keeps the job.
+    """
+    filter_ = {"_id": submission_id, "fence": {"$lte": fence}, **real_result_of_job}
+    found = engine.submissions().find_one(filter_, {"result.status": 1})
+    if found is None:
+        return None
+    status = found["result"]["status"]
+    return _update(
+        {**filter_, "result.status": status}, {"$set": {"fence": fence, "status": status}}
+    )
+
+
 def _land(
     submission_id: str, *, guard: dict[str, Any], result: dict[str, Any]
 ) -> dict[str, Any] | None:
@@ -131,9 +145,10 @@ def _land(
     counting = {**shown, "counted": {"status": status, "score": result["score"]}}
     if status != Verdict.JE:
         return _update(filter_, {"$set": counting})
-    no_real_one = [None, Verdict.JE.value]
-    before = _update({**filter_, "counted.status": {"$in": no_real_one}}, {"$set": counting})
-    return before or _update({**filter_, "counted.status": {"$nin": no_real_one}}, {"$set": shown})
+    no_real_one = {"$or": [{"counted": None}, {"counted.status": Verdict.JE.value}]}
+    real_one = {"counted.status": {"$gte": 0, "$ne": Verdict.JE.value}}
+    before = _update({"$and": [filter_, no_real_one]}, {"$set": counting})
+    return before or _update({"$and": [filter_, real_one]}, {"$set": shown})
 
 
 def _update(filter_: dict[str, Any], update: dict[str, Any]) -> dict[str, Any] | None:

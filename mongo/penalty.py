@@ -2,7 +2,7 @@
 
 Guarantees: a text that `compile_penalty` accepted gives, for every gain and lateness, a whole
 number between 0 and the gain. No name but `score` and `overtime`, no call, no attribute, no
-subscript can be written; it is evaluated by simpleeval, never by `eval`.
+subscript can be written; it is evaluated by simpleeval, never by `eval`, and in bounded time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from simpleeval import SimpleEval
+from simpleeval import DEFAULT_OPERATORS, SimpleEval
 
 DEFAULT_PENALTY = "score = 0"
 TEXT_CHARS_MAX = 500
+NESTING_MAX = 64
+"""Deeper texts would evaluate or not depending on how deep the caller's stack already is."""
 PROBES = [(gain, overtime) for gain in (1, 50, 100) for overtime in (0, 1, 2, 7, 30)]
 
 Penalty = Callable[[int, int], int]
@@ -28,6 +30,11 @@ _NODES = (
     ast.Constant, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.USub, ast.UAdd, ast.And, ast.Or,
     ast.Not, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq,
 )  # fmt: skip
+_OPERATORS = {
+    **DEFAULT_OPERATORS,
+    # Whole numbers of millions of digits take minutes; floats overflow at once.
+    ast.Pow: lambda base, exponent: float(base) ** exponent,
+}
 _NAMES = frozenset({"score", "overtime"})
 _ASSIGNMENT = re.compile(r"score\s*=(?!=)\s*")
 _ONE_LINE_IF = re.compile(r"if\b(?P<test>[^:]+):\s*score\s*=(?!=)\s*(?P<value>.+)", re.DOTALL)
@@ -88,11 +95,23 @@ def _parse(expression: str) -> ast.Expression:
             raise PenaltyError(f"may not name {node.id!r}, only score and overtime")
         if isinstance(node, ast.Constant) and type(node.value) not in (int, float, bool):
             raise PenaltyError("may hold numbers only")
+    if _nesting(tree) > NESTING_MAX:
+        raise PenaltyError(f"is nested more than {NESTING_MAX} deep")
     return tree
 
 
+def _nesting(tree: ast.AST) -> int:
+    depth, level = 0, [tree]
+    while level:
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        depth += 1
+    return depth
+
+
 def _evaluate(tree: ast.Expression, gain: int, overtime: int) -> float:
-    evaluator = SimpleEval(names={"score": gain, "overtime": overtime}, functions={})
+    evaluator = SimpleEval(
+        operators=_OPERATORS, names={"score": gain, "overtime": overtime}, functions={}
+    )
     try:
         value: Any = evaluator.eval("penalty", previously_parsed=tree.body)
         number = float(value)

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pymongo.errors import DuplicateKeyError
-
 from dispatch.contract import Verdict
 from mongo import engine
+from mongo.bulk import upsert_each
 from mongo.penalty import compile_penalty
 from mongo.scoring import CountedSubmission, HomeworkRules, stand
 
 TRIES_MAX = 200
 """Each lost race means that somebody else's recompute succeeded, so this is never reached by
 landings that progress."""
+BATCH = 500
+"""How many students of a homework are recomputed at once. Bounds what is read into memory, and how
+long the versions read first stay unwritten."""
 
 
 class RecomputeContendedError(Exception):
@@ -91,8 +93,8 @@ def homework_ids(username: str, problem_id: int) -> list[str]:
     return [homework["_id"] for homework in found]
 
 
-def recompute_standing(homework_id: str, username: str, problem_id: int | None = None) -> None:
-    """Bring a student's standing in a homework up to date: at one problem, or at all.
+def recompute_standing(homework_id: str, username: str, problem_id: int) -> None:
+    """Bring a student's standing in a homework up to date at one problem.
 
     A student or a problem that the homework no longer contains loses the entry, but the document
     stays, with a raised version: so a landing in flight that still saw it cannot write it anew.
@@ -103,28 +105,79 @@ def recompute_standing(homework_id: str, username: str, problem_id: int | None =
     key = status_id(homework_id, username)
     for _ in range(TRIES_MAX):
         kept = engine.student_statuses().find_one({"_id": key}, {"version": 1})
-        homework = settings_for(homework_id, username)
-        update = (
-            _whole(homework, username)
-            if problem_id is None or kept is None
-            else _one_problem(homework, username, problem_id)
+        if kept is None:
+            recompute_standings(homework_id, [username])
+            return
+        homework = settings_for(homework_id, [username])
+        written = engine.student_statuses().update_one(
+            {"_id": key, "version": kept["version"]},
+            {**_one_problem(homework, username, problem_id), "$inc": {"version": 1}},
         )
-        if _write_standing(key, homework_id, username, kept, update):
+        if written.matched_count:
             return
     raise RecomputeContendedError(f"the standing of {username!r} in homework {homework_id!r}")
 
 
-def standings(homework: dict[str, Any] | None, username: str) -> dict[str, Any]:
-    """Return the student's entries, problem id (as text) to entry, from the submissions.
+def recompute_standings(homework_id: str, usernames: Sequence[str]) -> None:
+    """Bring the whole standings of some students in a homework up to date.
 
-    `homework` is as `settings_for` reads it: its `students` holds at most this student.
+    Raises:
+        RecomputeContendedError: other writers won every race.
     """
-    if homework is None or username not in homework.get("students", ()):
-        return {}
+    left = list(usernames)
+    for _ in range(TRIES_MAX):
+        left = _try_standings(homework_id, left)
+        if not left:
+            return
+    raise RecomputeContendedError(f"the standings of {len(left)} in homework {homework_id!r}")
+
+
+def _try_standings(homework_id: str, usernames: Sequence[str]) -> list[str]:
+    """Write the standings that nobody else writes meanwhile; return whose were lost."""
+    keys = [status_id(homework_id, username) for username in usernames]
+    found = engine.student_statuses().find({"_id": {"$in": keys}}, {"version": 1})
+    versions = {kept["_id"]: kept["version"] for kept in found}
+    fresh = standings(settings_for(homework_id, usernames), usernames)
+    writes: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        (
+            {"_id": key, "version": versions.get(key, 0)},
+            {
+                "$set": {
+                    "homework_id": homework_id,
+                    "username": username,
+                    "problems": fresh[username],
+                },
+                # Raised even where nothing changes: a landing in flight that read settings of
+                # before an edit must fail its write, or it would land by rules that are gone.
+                "$inc": {"version": 1},
+            },
+        )
+        for key, username in zip(keys, usernames, strict=True)
+    ]
+    return [usernames[index] for index in upsert_each(engine.student_statuses(), writes)]
+
+
+def standings(
+    homework: dict[str, Any] | None, usernames: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Return each student's entries, problem id (as text) to entry, from the submissions.
+
+    `homework` is as `settings_for` reads it for these students; who is none of its students has
+    no entries.
+    """
+    if homework is None:
+        return {username: {} for username in usernames}
+    students = set(homework.get("students", ())).intersection(usernames)
+    counted = _counted(sorted(students), homework["problem_ids"])
     rules = rules_of(homework)
     return {
-        str(problem_id): stand(rules, _counted(username, problem_id)).to_document()
-        for problem_id in homework["problem_ids"]
+        username: {
+            str(problem_id): stand(rules, counted.get((username, problem_id), ())).to_document()
+            for problem_id in homework["problem_ids"]
+        }
+        if username in students
+        else {}
+        for username in usernames
     }
 
 
@@ -135,38 +188,41 @@ def rules_of(homework: dict[str, Any]) -> HomeworkRules:
     )
 
 
-def settings_for(homework_id: str, username: str) -> dict[str, Any] | None:
-    """Read a homework without the other thousands of students."""
-    return engine.homeworks().find_one(
-        {"_id": homework_id},
-        {
-            "start": 1,
-            "end": 1,
-            "penalty": 1,
-            "problem_ids": 1,
-            "students": {"$elemMatch": {"$eq": username}},
-        },
-    )
+def settings_for(homework_id: str, usernames: Sequence[str]) -> dict[str, Any] | None:
+    """Read a homework; for one student without the other thousands."""
+    students: Any = 1
+    if len(usernames) == 1:
+        # Not `$elemMatch`: the in-process store takes no plain values there.
+        the_one = {"$eq": ["$$student", {"$literal": usernames[0]}]}
+        students = {"$filter": {"input": "$students", "as": "student", "cond": the_one}}
+    fields = {"start": 1, "end": 1, "penalty": 1, "problem_ids": 1, "students": students}
+    found = engine.homeworks().aggregate([{"$match": {"_id": homework_id}}, {"$project": fields}])
+    return next(iter(found), None)
 
 
-def _counted(username: str, problem_id: int) -> list[CountedSubmission]:
+def _counted(
+    usernames: Sequence[str], problem_ids: Sequence[int]
+) -> dict[tuple[str, int], list[CountedSubmission]]:
+    """Return (username, problem id) to the judged submissions."""
     found = engine.submissions().find(
-        {"username": username, "problem_id": problem_id, "counted.status": {"$gte": 0}},
-        {"submitted_at": 1, "counted": 1},
+        {
+            "username": {"$in": list(usernames)},
+            "problem_id": {"$in": list(problem_ids)},
+            "counted.status": {"$gte": 0},
+        },
+        {"username": 1, "problem_id": 1, "submitted_at": 1, "counted": 1},
     )
-    return [
-        CountedSubmission(
-            submission_id=submission["_id"],
-            submitted_at=submission["submitted_at"],
-            status=submission["counted"]["status"],
-            score=submission["counted"]["score"],
+    counted: dict[tuple[str, int], list[CountedSubmission]] = {}
+    for submission in found:
+        counted.setdefault((submission["username"], submission["problem_id"]), []).append(
+            CountedSubmission(
+                submission_id=submission["_id"],
+                submitted_at=submission["submitted_at"],
+                status=submission["counted"]["status"],
+                score=submission["counted"]["score"],
+            )
         )
-        for submission in found
-    ]
-
-
-def _whole(homework: dict[str, Any] | None, username: str) -> dict[str, Any]:
-    return {"$set": {"problems": standings(homework, username)}}
+    return counted
 
 
 def _one_problem(homework: dict[str, Any] | None, username: str, problem_id: int) -> dict[str, Any]:
@@ -177,39 +233,9 @@ def _one_problem(homework: dict[str, Any] | None, username: str, problem_id: int
         or problem_id not in homework["problem_ids"]
     ):
         return {"$unset": {field: ""}}
-    standing = stand(rules_of(homework), _counted(username, problem_id))
+    counted = _counted([username], [problem_id])
+    standing = stand(rules_of(homework), counted.get((username, problem_id), ()))
     return {"$set": {field: standing.to_document()}}
-
-
-def _write_standing(
-    key: str,
-    homework_id: str,
-    username: str,
-    kept: dict[str, Any] | None,
-    update: dict[str, Any],
-) -> bool:
-    """Write if the version is still what `kept` says; tell whether it was."""
-    if kept is None:
-        document = {
-            "_id": key,
-            "homework_id": homework_id,
-            "username": username,
-            "version": 1,
-            **update["$set"],
-        }
-        try:
-            engine.student_statuses().insert_one(document)
-        except DuplicateKeyError:
-            return False
-        return True
-    version = kept.get("version", 0)
-    changed = {**update, "$inc": {"version": 1}}
-    return (
-        engine.student_statuses()
-        .update_one({"_id": key, "version": version}, changed)
-        .matched_count
-        == 1
-    )
 
 
 # -- a whole homework ----------------------------------------------------------------------
@@ -228,10 +254,11 @@ def recompute_homework(
     if homework is None:
         return
     everybody = _everybody(homework_id, homework)
-    for number, username in enumerate(everybody, start=1):
-        recompute_standing(homework_id, username)
+    for start in range(0, len(everybody), BATCH):
+        batch = everybody[start : start + BATCH]
+        recompute_standings(homework_id, batch)
         if progress is not None:
-            progress(number, len(everybody))
+            progress(start + len(batch), len(everybody))
     engine.homeworks().update_one(
         {"_id": homework_id, "version": homework["version"]},
         {"$set": {"departed": [], "recompute_due": False}},

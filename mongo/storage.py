@@ -7,6 +7,7 @@ in full or not at all for readers (its file document is written last).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Any
 
@@ -18,6 +19,15 @@ from ulid import ULID
 
 BUCKET = "blobs"
 READ_BYTES = 255 * 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a blob stands in the order of names and ages."""
+
+    name: str
+    stored_at: datetime
+    blob_id: str
 
 
 def _files() -> gridfs.GridFS:
@@ -73,14 +83,25 @@ def named(name: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def older_than(prefix: str, moment: datetime, *, after: str, limit: int) -> list[tuple[str, str]]:
-    """Return up to `limit` (id, name) of blobs whose name starts with `prefix`, by name."""
+def older_than(prefix: str, moment: datetime, *, after: Place | None, limit: int) -> list[Place]:
+    """Return up to `limit` blobs whose name starts with `prefix`, by name and age, with their ids.
+
+    `after`: where the page before ended.
+    """
     files = mongoengine.get_db()[f"{BUCKET}.files"]
+    begin: dict[str, Any] = {"filename": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}
+    if after is not None and after.name >= prefix:
+        begin["filename"]["$gte"] = after.name
+        begin["$or"] = [
+            {"filename": {"$gt": after.name}},
+            {"uploadDate": {"$gt": after.stored_at}},
+        ]
     found = files.find(
-        {
-            "filename": {"$gt": max(after, prefix), "$lt": prefix + "\U0010ffff"},
-            "uploadDate": {"$lt": moment},
-        },
-        {"filename": 1},
+        {"$and": [begin, {"uploadDate": {"$lt": moment}}]}, {"filename": 1, "uploadDate": 1}
     )
-    return [(file["_id"], file["filename"]) for file in found.sort("filename", 1).limit(limit)]
+    # The order of the index: the page is read, not sorted.
+    page = found.sort([("filename", 1), ("uploadDate", 1)]).limit(limit)
+    return [
+        Place(name=file["filename"], stored_at=file["uploadDate"], blob_id=file["_id"])
+        for file in page
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from mongo import engine, recompute, storage
+from mongo.storage import Place
 from mongo.submission import JobQueue
 
 WAITING_MAX = 500
@@ -24,7 +25,7 @@ class Sweeper:
     def __init__(self, queue: JobQueue) -> None:
         self._queue = queue
         self._waiting_after = ""
-        self._blobs_after = ""
+        self._blobs_after: Place | None = None
 
     def enqueue_missing(self) -> int:
         """Give a job to submissions that wait without one; return how many there were.
@@ -65,28 +66,28 @@ class Sweeper:
         """
         dropped = 0
         for prefix in ("code/", "outputs/"):
-            if self._blobs_after > prefix + "\U0010ffff":
+            if self._blobs_after is not None and self._blobs_after.name > prefix + "\U0010ffff":
                 continue
             old = storage.older_than(
                 prefix, now - BLOB_GRACE, after=self._blobs_after, limit=BLOBS_MAX
             )
             dropped += _drop_unreferenced(prefix, old)
             if len(old) == BLOBS_MAX:
-                self._blobs_after = old[-1][1]
+                self._blobs_after = old[-1]
                 return dropped
-        self._blobs_after = ""
+        self._blobs_after = None
         return dropped
 
 
-def _drop_unreferenced(prefix: str, blobs: list[tuple[str, str]]) -> int:
-    owners = [name.removeprefix(prefix) for _, name in blobs]
+def _drop_unreferenced(prefix: str, blobs: list[Place]) -> int:
+    owners = [blob.name.removeprefix(prefix) for blob in blobs]
     referenced = set()
     for submission in engine.submissions().find(
         {"_id": {"$in": owners}}, {"code_blob": 1, "result.outputs_blob": 1}
     ):
         referenced.add(submission["code_blob"])
         referenced.add((submission.get("result") or {}).get("outputs_blob"))
-    unreferenced = [blob_id for blob_id, _ in blobs if blob_id not in referenced]
+    unreferenced = [blob.blob_id for blob in blobs if blob.blob_id not in referenced]
     for blob_id in unreferenced:
         storage.delete(blob_id)
     return len(unreferenced)

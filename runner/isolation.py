@@ -105,7 +105,7 @@ class Bubblewrap:
             "--uid", "1000", "--gid", "1000", "--hostname", "judge",
             "--die-with-parent", "--new-session",
             "--json-status-fd", str(status_fd),
-            "--clearenv", *_pairs("--setenv", ENVIRONMENT),
+            *_pairs("--setenv", ENVIRONMENT),
             *self._system,
             "--dev", "/dev", "--proc", "/proc",
             "--size", str(limits.scratch_bytes_max), "--tmpfs", "/tmp",  # noqa: S108

@@ -96,9 +96,12 @@ def empty(folder: Path) -> None:
 def _remove(folder: Path) -> None:
     """Remove a folder. What resists is logged: it must not cost the job its result."""
     # Without root a program's folder may be closed even to the runner, its owner.
-    for path, _, _ in os.walk(folder):
-        with suppress(PermissionError):
-            os.chmod(path, stat.S_IRWXU)
+    for path, names, _ in os.walk(folder):
+        for name in names:
+            inner = os.path.join(path, name)
+            if not os.path.islink(inner):
+                with suppress(PermissionError):
+                    os.chmod(inner, stat.S_IRWXU)
     try:
         shutil.rmtree(folder)
     except OSError as error:

@@ -2,7 +2,7 @@
 
 import freezegun
 
-pytest_plugins = ["tests.mongod", "tests.live"]
+pytest_plugins = ["tests.mongod", "tests.live", "tests.fixtures"]
 
 # pymongo times its waits by the clock: with time frozen, a call to a dead server never ends.
 freezegun.configure(extend_ignore_list=["pymongo"])

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from flask import has_request_context, request
@@ -63,9 +64,10 @@ class Killer(monitoring.CommandListener):
         pass
 
 
-def serve(settings: dict[str, Any], death: Death, ready: Any) -> None:
-    """Serve on a free port, told through `ready`, until killed."""
+def serve(settings: dict[str, Any], death: Death, ready: Any, at: datetime | None = None) -> None:
+    """Serve on a free port, told through `ready`, until killed; the time is `at`, if given."""
     monitoring.register(Killer(death))
-    server = make_server("127.0.0.1", 0, create_app(load_settings(**settings)), threaded=True)
+    app = create_app(load_settings(**settings), clock=None if at is None else lambda: at)
+    server = make_server("127.0.0.1", 0, app, threaded=True)
     ready.send(server.port)
     server.serve_forever()

@@ -312,6 +312,13 @@ def test_retry_after_may_lengthen_a_wait_within_the_schedule(header, slept):
     assert script.slept == [slept]
 
 
+def test_retry_after_does_not_shorten_the_schedule():
+    busy = httpx.Response(503, headers={"Retry-After": "1"})
+    script = Script(busy, busy, busy, httpx.Response(204))
+    assert COMPLETE(script.client()) is Delivery.ACCEPTED
+    assert script.slept == [1, 2, 4]
+
+
 # --- downloads --------------------------------------------------------------------------------
 
 URL = "https://files/x?s=signature"

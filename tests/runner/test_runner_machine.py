@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,33 @@ def test_a_jobs_folder_is_gone_afterwards(tmp_path, slot):
     assert tmp_path.exists()
     root.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_ordinary_user_can_remove_what_a_program_closed(slot):
+    """Root passes everywhere; so a child process that is not root does the removing."""
+    parent = Path(tempfile.mkdtemp())
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if slot.uid is not None:
+                os.chown(parent, slot.uid, slot.uid)
+                os.setgroups([])
+                os.setgid(slot.uid)
+                os.setuid(slot.uid)
+            root = WorkRoot(parent)
+            with root.workspace(None) as workspace:
+                closed = workspace.scratch / "closed"
+                closed.mkdir()
+                (closed / "file").touch()
+                closed.chmod(0)
+            root.close()
+            code = len(list(parent.iterdir()))
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    shutil.rmtree(parent)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 def test_what_a_killed_runner_left_is_removed_and_what_a_living_one_has_stays(tmp_path):

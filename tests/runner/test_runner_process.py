@@ -145,6 +145,17 @@ def test_two_unauthorized_heartbeats_end_it_and_its_programs(start, service):
     assert service.got("complete") == []
 
 
+def test_a_lost_identity_ends_the_resending_too(start, service):
+    service.answers["complete"] = deque([503] * 99)
+    service.add_job("jb_1", RIGHT, CASE)
+    process = start()
+    service.wait_for("complete", 3)
+    service.answers["heartbeat"] = deque([401] * 9)
+    code, log = end(process)
+    assert code == 5
+    assert "jobs_left_behind" not in events(log)
+
+
 @pytest.mark.parametrize("options", [(), ("--unsafe-no-isolation",)])
 def test_a_killed_runner_leaves_no_program(start, service, options):
     service.add_job("jb_1", b"import time\ntime.sleep(60)", time_ms=60_000)

@@ -6,6 +6,7 @@ import io
 import os
 import struct
 import threading
+import tracemalloc
 import warnings
 import zipfile
 
@@ -196,8 +197,14 @@ def test_a_bomb_is_not_inflated():
     blob = io.BytesIO()
     with zipfile.ZipFile(blob, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("main.c", bytes(50_000_000))
-    with pytest.raises(BadArchiveError, match="over 1000 bytes"):
-        read_only_entry(blob.getvalue(), "main.c", bytes_max=1000)
+    packed = blob.getvalue()
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadArchiveError, match="over 1000 bytes"):
+            read_only_entry(packed, "main.c", bytes_max=1000)
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_lie_about_the_size_gains_nothing():

@@ -1,0 +1,71 @@
+"""The domain's documents as plain values, so that two runs can be compared.
+
+Left out is what says how often and when something was done, not what it led to: fences, versions,
+the ids of jobs and blobs, the moment of a landing. A blob stands there by its contents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from pymongo.database import Database
+
+Document = dict[str, Any]
+
+
+def digest(database: Database[Document], *, jobs: bool = True) -> dict[str, dict[str, Any]]:
+    """Return collection to id to what counts of it."""
+    blobs = _blobs(database)
+    found = {
+        "users": _all(database, "users", _without("version")),
+        "homeworks": _all(database, "homeworks", _without("version")),
+        "student_status": _all(database, "student_status", _without("version")),
+        "submissions": _all(database, "submissions", lambda kept: _submission(kept, blobs)),
+    }
+    if jobs:
+        found["jobs"] = _all(
+            database, "jobs", lambda job: {name: job.get(name) for name in ("state", "outcome")}
+        )
+    return found
+
+
+def blob_names(database: Database[Document]) -> list[str]:
+    """Return the names of all blobs, sorted: what is left over shows here."""
+    return sorted(file["filename"] for file in database["blobs.files"].find())
+
+
+def _all(database: Database[Document], name: str, pick: Any) -> dict[str, Any]:
+    return {str(document["_id"]): pick(document) for document in database[name].find()}
+
+
+def _without(*names: str) -> Any:
+    return lambda document: {
+        name: value for name, value in document.items() if name not in ("_id", *names)
+    }
+
+
+def _submission(submission: Document, blobs: dict[str, str]) -> Document:
+    kept: Document = _without("fence", "job_id")(submission)
+    kept["code_blob"] = blobs.get(submission["code_blob"], "missing")
+    result = kept.get("result")
+    if result is not None:
+        result = {
+            name: value
+            for name, value in result.items()
+            if name not in ("fence", "job_id", "judged_at")
+        }
+        if result["outputs_blob"] is not None:
+            result["outputs_blob"] = blobs.get(result["outputs_blob"], "missing")
+        kept["result"] = result
+    return kept
+
+
+def _blobs(database: Database[Document]) -> dict[str, str]:
+    contents: dict[str, Any] = {}
+    for chunk in database["blobs.chunks"].find().sort([("files_id", 1), ("n", 1)]):
+        contents.setdefault(chunk["files_id"], hashlib.sha256()).update(chunk["data"])
+    return {
+        file["_id"]: contents[file["_id"]].hexdigest() if file["_id"] in contents else "empty"
+        for file in database["blobs.files"].find()
+    }

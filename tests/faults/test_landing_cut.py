@@ -1,0 +1,124 @@
+"""I6 and I8: a landing that fails at any write, and is finished, equals one that never failed.
+
+For each of its writes the cable is cut just before it or just after the server applied it, for
+that write alone or for good; then the runner resends, or its lease runs out and another finishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
+
+from dispatch.records import Job
+from mongo import engine, landing
+from tests.faults.cable import Cable, Cut, strung
+from tests.faults.landing_scenarios import JUDGE_ERROR, LAST_ATTEMPT, S1, SCENARIOS, Scenario
+from tests.faults.landing_world import Snapshot, World, connected
+
+
+@pytest.fixture
+def cable() -> Cable:
+    return Cable()
+
+
+@pytest.fixture
+def world(
+    mongo_uri: str, mongo_client: MongoClient[dict[str, Any]], cable: Cable
+) -> Iterator[World]:
+    with connected(mongo_uri, mongo_client, cable) as made, strung(cable):
+        yield made
+
+
+def undisturbed(world: World, cable: Cable, scenario: Scenario) -> tuple[Snapshot, Job, Any]:
+    """Land once without a fault; return (everything before it, the lease, what is left)."""
+    scenario.prepare(world)
+    before, lease = world.snapshot(), scenario.lease(world)
+    with cable.watched():
+        assert scenario.act(world, lease)
+    assert len(cable.writes) == scenario.writes, cable.writes
+    world.maintain()
+    assert world.wrong() == []
+    return before, lease, world.digest()
+
+
+def cuts(scenario: Scenario) -> list[Cut]:
+    return [
+        Cut(write=write, after=after, for_good=for_good)
+        for write in range(1, scenario.writes + 1)
+        for after in (False, True)
+        for for_good in (False, True)
+    ]
+
+
+def disturbed(world: World, cable: Cable, scenario: Scenario, lease: Job, cut: Cut) -> None:
+    with cable.watched(cut), suppress(PyMongoError):
+        scenario.act(world, lease)
+    # The cut was reached: else the case would prove nothing.
+    assert len(cable.writes) >= cut.write, cable.writes
+
+
+@pytest.mark.parametrize("finish", ["resend", "hand_over"])
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_i6_cut_at_every_write(world: World, cable: Cable, scenario: Scenario, finish: str) -> None:
+    before, lease, expected = undisturbed(world, cable, scenario)
+    at = world.clock()
+    for cut in cuts(scenario):
+        world.restore(before, at=at)
+        disturbed(world, cable, scenario, lease, cut)
+        getattr(scenario, finish)(world, lease)
+        world.maintain()
+        assert world.digest() == expected, cut
+        assert world.wrong() == [], cut
+
+
+def test_i6_the_last_attempt_cut_at_every_write(world: World, cable: Cable) -> None:
+    """A result that was stored stands; without one the submission ends as a judge error."""
+    empty, start = world.snapshot(), world.clock()
+    JUDGE_ERROR.prepare(world)
+    assert JUDGE_ERROR.act(world, JUDGE_ERROR.lease(world))
+    judge_error = world.digest()
+    world.restore(empty, at=start)
+    before, lease, verdict = undisturbed(world, cable, LAST_ATTEMPT)
+    at = world.clock()
+    stored = set()
+    for cut in cuts(LAST_ATTEMPT):
+        world.restore(before, at=at)
+        disturbed(world, cable, LAST_ATTEMPT, lease, cut)
+        kept = engine.submissions().find_one({"_id": S1})
+        assert kept is not None
+        stored.add(kept["counted"] is not None)
+        LAST_ATTEMPT.hand_over(world, lease)
+        world.maintain()
+        assert world.digest() == (judge_error if kept["counted"] is None else verdict), cut
+        assert world.wrong() == [], cut
+    assert stored == {False, True}
+
+
+def test_the_harness_sees_an_increment(
+    world: World, cable: Cable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A landing that counted instead of recomputing would be caught: the harness can fail."""
+
+    def increment(username: str) -> None:
+        engine.users().update_one({"_id": username}, {"$inc": {"submission": 1}})
+
+    monkeypatch.setattr(landing.recompute, "recompute_user", increment)
+    scenario = SCENARIOS[0]
+    scenario.prepare(world)
+    before, lease, at = world.snapshot(), scenario.lease(world), world.clock()
+    assert scenario.act(world, lease)
+    expected = world.digest()
+    differing = []
+    for cut in cuts(scenario):
+        world.restore(before, at=at)
+        disturbed(world, cable, scenario, lease, cut)
+        scenario.resend(world, lease)
+        world.maintain()
+        if world.digest() != expected:
+            differing.append(cut.write)
+    assert 5 in differing
