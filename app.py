@@ -7,7 +7,7 @@ database client is made here, so it is made after a server's fork.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -140,12 +140,10 @@ class Maintenance:
             now = self._now()
             if now >= self._next:
                 self._next = now + MAINTAIN_EVERY
-                self._sweep()
+                self._each(self._sweeps())
             if now >= self._next_tidy:
                 self._next_tidy = now + TIDY_EVERY
-                self._sweeper.drop_blobs(now=now)
-        except Exception:
-            log.exception("maintenance_failed")
+                self._each(self._tidyings())
         finally:
             self._busy.release()
 
@@ -155,17 +153,39 @@ class Maintenance:
         Raises:
             PyMongoError: the database went away; what is left is done by a later call.
         """
-        self._sweep()
-        self._sweeper.drop_blobs(now=self._now())
+        for step in (*self._sweeps(), *self._tidyings()):
+            step()
 
-    def _sweep(self) -> None:
+    def _each(self, steps: Sequence[Callable[[], object]]) -> None:
+        """Do each step, whatever becomes of the others: one that fails holds up nothing else."""
+        for step in steps:
+            try:
+                step()
+            except Exception:
+                log.exception("maintenance_failed", step=getattr(step, "__name__", str(step)))
+
+    def _sweeps(self) -> Sequence[Callable[[], object]]:
+        return (
+            self._land_judge_errors,
+            self._mark_rejudged,
+            self._sweeper.enqueue_missing,
+            self._sweeper.finish_homeworks,
+        )
+
+    def _tidyings(self) -> Sequence[Callable[[], object]]:
+        return (self._drop_blobs,)
+
+    def _land_judge_errors(self) -> None:
         verbs.sweep(self._queue, process_result=self._land, now=self._now)
+
+    def _mark_rejudged(self) -> None:
         for job in self._queue.jobs.marks_due(MARKS_MAX):
             mark_rejudged(
                 job.submission_id, job_id=job.job_id, fence=job.fence, queue=self._domain_queue
             )
-        self._sweeper.enqueue_missing()
-        self._sweeper.finish_homeworks()
+
+    def _drop_blobs(self) -> None:
+        self._sweeper.drop_blobs(now=self._now())
 
 
 class _Json(DefaultJSONProvider):

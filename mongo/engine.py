@@ -102,7 +102,7 @@ class Homework(mongoengine.Document):  # type: ignore[misc]
             {"fields": ["students"], "name": "students"},
             # Edits whose recompute has not finished.
             {
-                "fields": ["recompute_due"],
+                "fields": ["recompute_due", "homework_id"],
                 "name": "recompute_due",
                 "partialFilterExpression": {"recompute_due": True},
             },

@@ -276,7 +276,8 @@ def _everybody(homework_id: str, homework: dict[str, Any]) -> Sequence[str]:
     )
 
 
-def homeworks_due(limit: int) -> Iterator[str]:
-    """Yield the ids of homeworks whose recompute has not finished."""
-    for homework in engine.homeworks().find({"recompute_due": True}, {"_id": 1}).limit(limit):
+def homeworks_due(*, after: str, limit: int) -> Iterator[str]:
+    """Yield the ids, above `after`, of homeworks whose recompute has not finished."""
+    due = engine.homeworks().find({"recompute_due": True, "_id": {"$gt": after}}, {"_id": 1})
+    for homework in due.sort("_id", 1).limit(limit):
         yield homework["_id"]

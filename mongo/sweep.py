@@ -25,6 +25,7 @@ class Sweeper:
     def __init__(self, queue: JobQueue) -> None:
         self._queue = queue
         self._waiting_after = ""
+        self._homework_after = ""
         self._blobs_after: Place | None = None
 
     def enqueue_missing(self) -> int:
@@ -35,7 +36,10 @@ class Sweeper:
         """
         waiting = list(
             engine.submissions()
-            .find({"status": -1, "_id": {"$gt": self._waiting_after}})
+            .find(
+                {"status": -1, "_id": {"$gt": self._waiting_after}},
+                {"job_id": 1, "problem_id": 1, "language": 1, "fence": 1},
+            )
             .sort("_id", 1)
             .limit(WAITING_MAX)
         )
@@ -53,9 +57,16 @@ class Sweeper:
         return len(missing)
 
     def finish_homeworks(self) -> int:
-        """Finish the recomputes that edits of homeworks left undone; return how many."""
-        due = list(recompute.homeworks_due(HOMEWORKS_MAX))
+        """Finish the recomputes that edits of homeworks left undone; return how many.
+
+        Takes turns: one that fails every time does not keep the others waiting.
+        """
+        after, self._homework_after = self._homework_after, ""
+        due = list(recompute.homeworks_due(after=after, limit=HOMEWORKS_MAX))
+        if not due and after:
+            due = list(recompute.homeworks_due(after="", limit=HOMEWORKS_MAX))
         for homework_id in due:
+            self._homework_after = homework_id
             recompute.recompute_homework(homework_id)
         return len(due)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mongo import landing, storage, submission, sweep
+from mongo import landing, recompute, storage, submission, sweep
 from mongo.sweep import BLOB_GRACE, Sweeper
 from tests.digest import blob_names, digest
 from tests.factories import Service
@@ -272,3 +272,27 @@ def test_the_sweep_of_blobs_reads_a_page_and_no_more(course: Service) -> None:
     stats = plans[0].clone().explain()["executionStats"]
     assert stats["totalKeysExamined"] <= 10
     assert stats["totalDocsExamined"] <= 10
+
+
+def test_i8_one_homework_that_cannot_be_recomputed_keeps_no_other_waiting(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.user("ada")
+    service.problem(1)
+    names = ["a-broken", "b-broken", "c-fine"]
+    for name in names:
+        service.homework(name, [1], ["ada"])
+    service.database["homeworks"].update_many({}, {"$set": {"recompute_due": True}})
+    whole = recompute.recompute_homework
+
+    def recompute_some(homework_id: str) -> None:
+        if "broken" in homework_id:
+            raise RuntimeError("this one never works")
+        whole(homework_id)
+
+    monkeypatch.setattr(recompute, "recompute_homework", recompute_some)
+    maintain: Any = service.services.maintain
+    for _ in range(len(names)):
+        maintain._each(maintain._sweeps())
+    due = service.database["homeworks"].find({"recompute_due": True}).distinct("_id")
+    assert due == ["a-broken", "b-broken"]
