@@ -43,7 +43,7 @@ def says(bench, source, **more) -> str:
 
 @pytest.mark.parametrize(
     "path",
-    ["/etc/shadow", "/etc/passwd", "/root", "/home", "/work", "/var", "/run", "/sys", "/opt"],
+    ["/etc/shadow", "/etc/passwd", "/root", "/home", "/srv", "/var", "/run", "/sys", "/opt"],
 )
 def test_host_files_are_not_there(bench, path):
     source = f"import os; print(os.path.exists({path!r}))"
@@ -139,13 +139,14 @@ for address in (("127.0.0.1", {port}), ("8.8.8.8", 53)):
 
 
 def test_abstract_sockets_of_the_host_are_not_there(bench):
+    name = f"runner-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind("\0runner-test-abstract")
+        server.bind(f"\0{name}")
         server.listen()
-        source = r"""
+        source = rf"""
 import socket
 try:
-    socket.socket(socket.AF_UNIX).connect("\0runner-test-abstract")
+    socket.socket(socket.AF_UNIX).connect("\0{name}")
     print("connected")
 except OSError:
     print("refused")

@@ -132,6 +132,13 @@ def test_a_folder_that_is_swept_must_not_be_locked(tmp_path):
 # --- users ------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def uids_of_our_own(monkeypatch):
+    """Reserve where no other runner on this machine does. No process needs these users."""
+    monkeypatch.setattr("runner.isolation.FIRST_UID", 1_000_000 + os.getpid() * 10)
+
+
+@pytest.mark.usefixtures("uids_of_our_own")
 def test_every_slot_of_every_runner_has_a_user_of_its_own():
     one, other = reserve_slots(2, as_root=True), reserve_slots(2, as_root=True)
     assert len({slot.uid for slot in one + other}) == 4
@@ -142,9 +149,9 @@ def test_every_slot_of_every_runner_has_a_user_of_its_own():
     release_slots(again + other)
 
 
+@pytest.mark.usefixtures("uids_of_our_own")
 def test_users_may_run_out(monkeypatch):
     monkeypatch.setattr("runner.isolation.UIDS", 2)
-    monkeypatch.setattr("runner.isolation.FIRST_UID", 61_100)
     with pytest.raises(IsolationError):
         reserve_slots(3, as_root=True)
     slots = reserve_slots(2, as_root=True)
