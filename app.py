@@ -14,21 +14,25 @@ from typing import Any
 
 import click
 import structlog
-from flask import Flask
+from flask import Flask, request
 from flask.json.provider import DefaultJSONProvider
+from mongoengine.errors import OperationError
 from pymongo.database import Database
 from pymongo.errors import PyMongoError
 
 import api.errors
 import api.services
 import cli
+import console.wiring
 import logs
 from api.admin_api import admin
+from api.export_api import exports
 from api.links import Links
 from api.ops_api import ops
 from api.runner_api import files, runners
 from api.services import Services, Waiters
 from api.submission_api import submissions
+from dispatch import books
 from dispatch import job as verbs
 from dispatch.clock import Clock, ServerClock, system_clock
 from dispatch.contract import ProcessResult
@@ -36,11 +40,12 @@ from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from dispatch.wakeup import Wakeup
 from local import kept_secret_key, start_store, store_uri
-from mongo import engine, problem, storage, user
+from mongo import console_session, engine, problem, storage, user
 from mongo.embedded import EmbeddedError
 from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from mongo.judge import Judge
 from mongo.landing import process_result
+from mongo.recompute import RecomputeContendedError
 from mongo.submission import mark_rejudged
 from mongo.sweep import Sweeper
 from settings import IN_PROCESS_URI, Settings, SettingsError, load_settings
@@ -87,7 +92,13 @@ class DomainQueue:
         )
 
     def requeue(
-        self, *, submission_id: str, problem_id: int, language: int, submission_fence: int
+        self,
+        *,
+        submission_id: str,
+        problem_id: int,
+        language: int,
+        submission_fence: int,
+        minted_job_id: str | None,
     ) -> tuple[str, int]:
         """Have the submission judged afresh; return (job id, the job's fence)."""
         job = verbs.rejudge_job(
@@ -96,6 +107,7 @@ class DomainQueue:
             problem_id=problem_id,
             language=language,
             submission_fence=submission_fence,
+            minted_job_id=minted_job_id,
             now=self._now,
         )
         if job is None:
@@ -169,11 +181,11 @@ class Maintenance:
             self._land_judge_errors,
             self._mark_rejudged,
             self._sweeper.enqueue_missing,
-            self._sweeper.finish_homeworks,
+            self._finish_homeworks,
         )
 
     def _tidyings(self) -> Sequence[Callable[[], object]]:
-        return (self._drop_blobs,)
+        return (self._drop_blobs, self._record_sample)
 
     def _land_judge_errors(self) -> None:
         verbs.sweep(self._queue, process_result=self._land, now=self._now)
@@ -181,11 +193,64 @@ class Maintenance:
     def _mark_rejudged(self) -> None:
         for job in self._queue.jobs.marks_due(MARKS_MAX):
             mark_rejudged(
-                job.submission_id, job_id=job.job_id, fence=job.fence, queue=self._domain_queue
+                job.submission_id,
+                job_id=job.job_id,
+                fence=job.mark_due or job.fence,
+                queue=self._domain_queue,
             )
+
+    def _finish_homeworks(self) -> None:
+        self._sweeper.finish_homeworks(now=self._now())
 
     def _drop_blobs(self) -> None:
         self._sweeper.drop_blobs(now=self._now())
+
+    def _record_sample(self) -> None:
+        books.record_sample(self._queue, self._now())
+
+
+class Preparation:
+    """Indexes and the first admin key: at the start, or as soon as the database is there.
+
+    A server must not end because its database is away: a worker that cannot boot takes all the
+    others of its host with it.
+    """
+
+    def __init__(self, prepare: Callable[[], None]) -> None:
+        self._prepare = prepare
+        self._lock = threading.Lock()
+        self._done = False
+
+    def at_start(self) -> None:
+        """Prepare now, if the database is there.
+
+        Raises:
+            PyMongoError: it is not, and this is a command, which has nothing to wait for.
+        """
+        try:
+            self.ensure()
+        except PyMongoError as error:
+            if click.get_current_context(silent=True) is not None:
+                raise
+            log.error("database_away_at_start", error=type(error).__name__)
+
+    def ensure(self) -> None:
+        """Prepare unless that has been done.
+
+        Raises:
+            PyMongoError: the database is not there.
+        """
+        if self._done:
+            return
+        with self._lock:
+            if not self._done:
+                self._prepare()
+                self._done = True
+
+    def before_request(self) -> None:
+        """Serve nothing on an unprepared database but the word on how it is."""
+        if request.blueprint != ops.name:
+            self.ensure()
 
 
 class _Json(DefaultJSONProvider):
@@ -207,8 +272,8 @@ def create_app(settings: Settings | None = None, *, clock: Clock | None = None) 
     Raises:
         SettingsError: a setting is wrong.
         EmbeddedError: no `MONGODB_URI` is set and the embedded server does not start.
-        PyMongoError: the database is not there.
-        click.ClickException: instead of these, on the command line: one line says it all.
+        click.ClickException: instead of these, and where the database is away, on the command
+            line: one line says it all. A server starts without its database and waits for it.
     """
     try:
         return _wired(settings or load_settings(), clock)
@@ -220,6 +285,8 @@ def create_app(settings: Settings | None = None, *, clock: Clock | None = None) 
 
 def _wired(settings: Settings, clock: Clock | None) -> Flask:
     logs.configure(settings.log_level)
+    if not settings.runner_registration_token:
+        log.warning("registration_closed", why="RUNNER_REGISTRATION_TOKEN is not set")
     if settings.mongodb_uri is None:
         server = start_store(settings.data_dir)
         settings = settings.model_copy(
@@ -229,14 +296,30 @@ def _wired(settings: Settings, clock: Clock | None) -> Flask:
             }
         )
     app = Flask("judge", static_folder=None)
+    app.url_map.merge_slashes = False
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = 2 * 1024 * 1024
     database = _connect(settings)
-    services = _services(settings, database, clock)
-    api.services.install(app, services)
-    api.errors.install(app, DOMAIN_ERRORS)
-    for blueprint in (runners, files, submissions, admin, ops):
+    in_process = settings.mongodb_uri == IN_PROCESS_URI
+    now = clock or (system_clock if in_process else ServerClock(database.client))
+    queue = open_queue(
+        database,
+        rules=LeaseRules(lease_ttl_s=settings.lease_ttl_s, max_attempts=settings.max_attempts),
+        alive_s=2 * settings.heartbeat_interval_s + settings.poll_interval_s,
+    )
+    prepare = Preparation(partial(_prepare, settings, queue, now))
+    prepare.at_start()
+    app.before_request(prepare.before_request)
+    api.services.install(app, _services(settings, database, queue, now, prepare))
+    api.errors.install(
+        app,
+        DOMAIN_ERRORS,
+        database_errors=(OperationError,),
+        contended_errors=(RecomputeContendedError,),
+    )
+    for blueprint in (runners, files, submissions, exports, admin, ops):
         app.register_blueprint(blueprint)
+    console.wiring.install(app, DOMAIN_ERRORS)
     for command in cli.COMMANDS:
         app.cli.add_command(command)
     return app
@@ -249,18 +332,15 @@ def _connect(settings: Settings) -> Database[dict[str, Any]]:
 
 
 def _services(
-    settings: Settings, database: Database[dict[str, Any]], clock: Clock | None
+    settings: Settings,
+    database: Database[dict[str, Any]],
+    queue: Queue,
+    now: Clock,
+    prepare: Preparation,
 ) -> Services:
     in_process = settings.mongodb_uri == IN_PROCESS_URI
-    now = clock or (system_clock if in_process else ServerClock(database.client))
-    queue = open_queue(
-        database,
-        rules=LeaseRules(lease_ttl_s=settings.lease_ttl_s, max_attempts=settings.max_attempts),
-        alive_s=2 * settings.heartbeat_interval_s + settings.poll_interval_s,
-    )
     domain_queue = DomainQueue(queue, now)
     land = partial(process_result, now=now)
-    _prepare(settings, queue, now)
     return Services(
         settings=settings,
         queue=queue,
@@ -272,7 +352,7 @@ def _services(
         waiters=Waiters(settings.waiters_max),
         wakeup=Wakeup(),
         maintain=Maintenance(queue, domain_queue, land, now),
-        readiness=partial(_readiness, database, in_process),
+        readiness=partial(_readiness, database, in_process, prepare),
     )
 
 
@@ -280,21 +360,24 @@ def _prepare(settings: Settings, queue: Queue, now: Clock) -> None:
     """Create the indexes and the first admin key.
 
     Raises:
-        PyMongoError: the database is not there. The server starts the process again.
+        PyMongoError: the database is not there.
     """
     queue.create_indexes()
+    books.create_indexes(queue)
     engine.create_indexes()
     storage.create_indexes()
+    console_session.create_indexes()
     if settings.admin_api_key is not None:
         user.ensure_admin_key(settings.admin_api_key, now=now())
-    if not settings.runner_registration_token:
-        log.warning("registration_closed", why="RUNNER_REGISTRATION_TOKEN is not set")
 
 
-def _readiness(database: Database[dict[str, Any]], in_process: bool) -> str | None:
+def _readiness(
+    database: Database[dict[str, Any]], in_process: bool, prepare: Preparation
+) -> str | None:
     if in_process:
         return None
     try:
+        prepare.ensure()
         hello = database.client.admin.command("hello")
     except PyMongoError as error:
         return f"the database does not answer ({type(error).__name__})"

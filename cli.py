@@ -68,10 +68,13 @@ def import_problem(path: Path, problem_id: int, allow_default_comparison: bool) 
         for task in package.tasks
     ]
     try:
-        services().judge.put_problem(
-            problem_id, name=package.name, tasks=tasks, allowed_languages=[0, 1, 2]
+        sha256 = services().judge.put_package(
+            problem_id,
+            name=package.name,
+            tasks=tasks,
+            allowed_languages=[0, 1, 2],
+            file=io.BytesIO(package.testdata_zip),
         )
-        _, sha256 = services().judge.put_testdata(problem_id, io.BytesIO(package.testdata_zip))
     except DomainError as error:
         raise Refused(error.detail) from None
     cases = sum(task.case_count for task in tasks)

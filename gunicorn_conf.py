@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,13 @@ from typing import Any
 from prometheus_client import multiprocess
 
 from mongo.child import die_with_parent
-from settings import IN_PROCESS_URI, load_settings
+from settings import IN_PROCESS_URI, SettingsError, load_settings
 
-_settings = load_settings()
+try:
+    _settings = load_settings()
+except SettingsError as error:
+    sys.stderr.write(f"gunicorn_conf: {error}\n")
+    sys.exit(2)
 _METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 # Before any worker imports prometheus_client's values: it decides by this variable, once.
 _own_metrics_dir = None if os.environ.get(_METRICS_DIR) else tempfile.mkdtemp(prefix="judge-prom-")
@@ -32,12 +37,9 @@ bind = (
     if ":" in _settings.host
     else (f"{_settings.host}:{_settings.port}")
 )
-worker_class = "gthread"
-workers = (
-    1 if _settings.mongodb_uri == IN_PROCESS_URI else int(os.environ.get("WEB_CONCURRENCY") or 2)
-)
-# Above WAITERS_MAX, with headroom: a process whose threads all wait for jobs starves heartbeats.
-threads = int(os.environ.get("WEB_THREADS") or 64)
+worker_class = "http_worker.PatientWorker"
+workers = 1 if _settings.mongodb_uri == IN_PROCESS_URI else _settings.web_concurrency
+threads = _settings.web_threads
 # Each worker makes its own database client: one that was made before the fork is broken after it.
 preload_app = False
 # The worker's main loop beats while requests are long; this ends only a worker that hangs whole.
@@ -70,7 +72,7 @@ def post_fork(server: Any, worker: Any) -> None:
 def post_worker_init(worker: Any) -> None:
     """At SIGTERM, have waiting polls answered at once, so that the stop need not wait for them."""
     finish = signal.getsignal(signal.SIGTERM)
-    service = getattr(worker.wsgi, "extensions", {}).get("judge_dispatch")
+    service = getattr(worker.app.wsgi(), "extensions", {}).get("judge_dispatch")
     if service is None or not callable(finish):
         return
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import os
 import secrets
 import sys
-import tempfile
 from pathlib import Path
 
 from mongo.embedded import EmbeddedMongo, EmbeddedUnavailable, attach_or_start
-from settings import IN_PROCESS_URI
+from settings import IN_PROCESS_URI, SettingsError
 
 
 def start_store(data_dir: Path) -> EmbeddedMongo | None:
@@ -44,22 +44,66 @@ def store_uri(server: EmbeddedMongo | None) -> str:
     return server.uri if server else IN_PROCESS_URI
 
 
+def made(folder: Path) -> Path:
+    """Return `folder`, made if it is not there.
+
+    Raises:
+        SettingsError: it cannot be.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    return folder
+
+
 def kept_secret_key(data_dir: Path) -> str:
     """The signing key of `data_dir`, readable by its owner alone; made at the first call.
 
-    Processes that ask at once get the same one.
+    Processes that ask at once get the same one. A file that a power cut left empty counts as
+    none.
+
+    Raises:
+        SettingsError: the folder cannot be used.
     """
-    path = data_dir / "secret_key"
+    path = made(data_dir) / "secret_key"
+    try:
+        return _read(path) or _make_key(path)
+    except OSError as error:
+        raise _unusable(data_dir, error) from error
+
+
+def _make_key(path: Path) -> str:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # Held for the blink of an eye, and never by the dead.
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        if key := _read(path):
+            return key
+        draft = path.with_suffix(".new")
+        with open(draft, "w", opener=_private) as file:
+            file.write(secrets.token_urlsafe(32) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        os.fsync(folder)
+        return _read(path)
+    finally:
+        os.close(folder)
+
+
+def _read(path: Path) -> str:
     with contextlib.suppress(FileNotFoundError):
         return path.read_text().strip()
-    data_dir.mkdir(parents=True, exist_ok=True)
-    # Written elsewhere and linked: the file is never seen half written, and the first link wins.
-    with tempfile.NamedTemporaryFile("w", dir=data_dir) as draft:
-        draft.write(secrets.token_urlsafe(32) + "\n")
-        draft.flush()
-        with contextlib.suppress(FileExistsError):
-            os.link(draft.name, path)
-    return path.read_text().strip()
+    return ""
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _unusable(folder: Path, error: OSError) -> SettingsError:
+    return SettingsError(f"DATA_DIR: {folder} cannot be used: {error.strerror}")
 
 
 def _one_line(reason: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 Guarantees: SIGTERM or SIGINT lets running requests finish (10 s at most), then ends the API, then
 the embedded server, and leaves no process behind; nor does SIGKILL. An embedded server that dies
-is started again on its data.
+is started again on its data, also one that another process had started.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from local import kept_secret_key, start_store, store_uri
+from local import kept_secret_key, made, start_store, store_uri
 from mongo.child import dying_with_parent
 from mongo.embedded import EmbeddedError, EmbeddedMongo
 from settings import Settings, SettingsError, load_settings
@@ -52,8 +52,7 @@ def _serve_locally(app: str | None, settings: Settings) -> int:
         environment = {"MONGODB_URI": store_uri(server), "SECRET_KEY": secret_key}
         if not os.environ.get(METRICS_DIR):
             # Here even a killed service leaves no more than the next one clears away.
-            metrics = settings.data_dir.resolve() / f"metrics-{settings.port}"
-            metrics.mkdir(parents=True, exist_ok=True)
+            metrics = made(settings.data_dir.resolve() / f"metrics-{settings.port}")
             environment[METRICS_DIR] = str(metrics)
         return _run_api(app, environment, server)
     finally:
@@ -82,14 +81,15 @@ def _run_api(app: str | None, environment: dict[str, str], server: EmbeddedMongo
 
 
 def _keep_running(server: EmbeddedMongo | None) -> None:
-    """Start an embedded server again that has died.
+    """Start an embedded server again that has died, or attach to the one that another started.
 
     Raises:
         EmbeddedError: it does not come back, or not where the API looks for it.
     """
-    if server is None or (code := server.exit_code()) is None:
+    if server is None or server.is_running():
         return
-    sys.stderr.write(f"serve: the embedded mongod ended with {code}; starting it again\n")
+    how = f"ended with {server.exit_code()}" if server.owned else "of another process ended"
+    sys.stderr.write(f"serve: the embedded mongod {how}; starting it again\n")
     port = server.port
     server.start()
     if server.port != port:

@@ -18,6 +18,9 @@ from pymongo.uri_parser import parse_uri
 IN_PROCESS_URI = "mongomock://memory"
 """The `MONGODB_URI` of the in-process store, for machines on which no `mongod` runs."""
 
+FREE_THREADS_MIN = 8
+"""Threads of an API process that no waiting poll may take: for heartbeats and the rest."""
+
 
 class SettingsError(Exception):
     """A setting is missing or wrong; the message is one line for the operator."""
@@ -48,13 +51,22 @@ class Settings(BaseSettings):
     max_concurrent_jobs: int = Field(default=8, ge=1, le=1000)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     waiters_max: int = Field(default=48, ge=0, le=10_000)
-    """Requests one API process may hold open with `?wait=` at once; others are answered at once.
-    Keep it below the threads of a process, or waiting polls starve the heartbeats."""
+    """Requests one API process may hold open with `?wait=` at once; others are answered at once."""
+    web_concurrency: int = Field(default=2, ge=1, le=256)
+    """API processes on this host."""
+    web_threads: int = Field(default=64, ge=1, le=20_000)
+    """Threads of each API process; at least `FREE_THREADS_MIN` more than `waiters_max`."""
 
     @field_validator("log_level", mode="before")
     @classmethod
     def _upper(cls, value: Any) -> Any:
         return value.upper() if isinstance(value, str) else value
+
+    @field_validator("secret_key", mode="before")
+    @classmethod
+    def _stripped(cls, value: Any) -> Any:
+        # Blanks alone would make a key that anybody can guess.
+        return value.strip() if isinstance(value, str) else value
 
     @field_validator("public_url")
     @classmethod
@@ -91,6 +103,11 @@ class Settings(BaseSettings):
                 f"LEASE_TTL_S ({self.lease_ttl_s:g}) must be at least twice "
                 f"HEARTBEAT_INTERVAL_S ({self.heartbeat_interval_s:g}): "
                 "one lost heartbeat must not cost a lease"
+            )
+        if self.web_threads < self.waiters_max + FREE_THREADS_MIN:
+            raise ValueError(
+                f"WEB_THREADS ({self.web_threads}) must exceed WAITERS_MAX ({self.waiters_max}) "
+                f"by at least {FREE_THREADS_MIN}: waiting polls must not starve the heartbeats"
             )
         if self.mongodb_uri is not None and self.secret_key is None:
             raise ValueError(

@@ -35,6 +35,8 @@ from dispatch.contract import TaskSpec
 
 TAG = "administering"
 TESTDATA_BYTES_MAX = 256 * 1024 * 1024
+HOMEWORK_BYTES_MAX = 16 * 1024 * 1024
+"""Twenty thousand students with long names."""
 SPOOL_BYTES_MAX = 1024 * 1024
 PIECE_BYTES = 256 * 1024
 ZIP_TYPES = ("application/zip", "application/octet-stream")
@@ -107,7 +109,7 @@ def put_testdata(problem_id: int) -> ResponseReturnValue:
         raise ProblemError(415, "unsupported_media_type", "Content-Type: must be application/zip")
     request.max_content_length = TESTDATA_BYTES_MAX
     with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES_MAX) as file:
-        while piece := request.stream.read(PIECE_BYTES):
+        while piece := body.read_body(lambda: request.stream.read(PIECE_BYTES)):
             file.write(piece)
         created, sha256 = services().judge.put_testdata(problem_id, file)
     services().wakeup.notify()
@@ -130,7 +132,7 @@ def _known_range(problem_id: int) -> int:
 def put_homework(homework_id: str) -> ResponseReturnValue:
     """Create or replace a homework, and recompute it."""
     require_admin()
-    wish = body.parse(HomeworkBody)
+    wish = body.parse(HomeworkBody, bytes_max=HOMEWORK_BYTES_MAX)
     body.validated(_HomeworkPath, {"homework_id": homework_id})
     created = services().judge.put_homework(
         homework_id,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from flask import request
@@ -18,6 +19,7 @@ from api.errors import ProblemError, invalid
 JSON_BYTES_MAX = 2 * 1024 * 1024
 
 Model = TypeVar("Model", bound=BaseModel)
+T = TypeVar("T")
 
 
 def json_object(*, bytes_max: int = JSON_BYTES_MAX) -> dict[str, Any]:
@@ -29,7 +31,7 @@ def json_object(*, bytes_max: int = JSON_BYTES_MAX) -> dict[str, Any]:
     if request.mimetype != "application/json" and not request.mimetype.endswith("+json"):
         raise ProblemError(415, "unsupported_media_type", "Content-Type: must be application/json")
     request.max_content_length = bytes_max
-    raw = request.get_data(cache=False)
+    raw = read_body(lambda: request.get_data(cache=False))
     try:
         value = json.loads(
             raw.decode("utf-8"),
@@ -47,6 +49,18 @@ def json_object(*, bytes_max: int = JSON_BYTES_MAX) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise invalid("body: must be a JSON object")
     return value
+
+
+def read_body(read: Callable[[], T]) -> T:
+    """Return what `read` reads of the request's body.
+
+    Raises:
+        ProblemError: 400, the body is broken off or its chunks are malformed. 413.
+    """
+    try:
+        return read()
+    except OSError:
+        raise invalid("body: cannot be read to its end") from None
 
 
 def parse(

@@ -6,7 +6,7 @@ HTML page, never with a stack trace or a secret; what nobody foresaw is logged a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 import structlog
@@ -83,10 +83,17 @@ def problem_response(problem: ProblemError) -> Response:
     return response
 
 
-def install(app: Flask, domain_errors: Mapping[type[Exception], int]) -> None:
-    """Answer every error as a problem. `domain_errors`: the domain's exceptions and statuses.
+def install(
+    app: Flask,
+    domain_errors: Mapping[type[Exception], int],
+    database_errors: Sequence[type[Exception]] = (),
+    contended_errors: Sequence[type[Exception]] = (),
+) -> None:
+    """Answer every error as a problem.
 
-    They carry `reason` and `detail`.
+    `domain_errors`: the domain's refusals, which carry `reason` and `detail`, and their statuses.
+    `database_errors` and `contended_errors`: what the domain raises, besides the driver's and the
+    queue's own, when the database failed it, and when others won every race.
     """
 
     def on_problem(error: Exception) -> Response:
@@ -103,6 +110,10 @@ def install(app: Flask, domain_errors: Mapping[type[Exception], int]) -> None:
     for kind in domain_errors:
         app.register_error_handler(kind, on_domain_error)
     app.register_error_handler(InvalidResult, _on_invalid_result)
+    for contended in contended_errors:
+        app.register_error_handler(contended, _on_contended)
+    for failed in database_errors:
+        app.register_error_handler(failed, _on_database_error)
     app.register_error_handler(Contended, _on_contended)
     app.register_error_handler(PyMongoError, _on_database_error)
     app.register_error_handler(HTTPException, _on_http_error)
@@ -128,7 +139,8 @@ def _on_http_error(error: Exception) -> Response:
     if not isinstance(error, HTTPException) or error.code is None:
         return _on_unforeseen(error)
     if error.code < 400:
-        return error.get_response()  # type: ignore[return-value]
+        # A redirect to a path spelled otherwise: an HTML page, built from the Host header.
+        return problem_response(ProblemError(404, "not_found", "there is nothing under this path"))
     detail = error.description or HTTPStatus(error.code).phrase
     reason = HTTP_REASONS.get(error.code, "http_error")
     headers = {}

@@ -33,6 +33,18 @@ class Submitted(Protocol):
         """The id of its job."""
 
 
+class ConsoleSession(Protocol):
+    """A sign-in at the console."""
+
+    @property
+    def key_mark(self) -> str:
+        """The start of the admin key's hash, which tells keys apart."""
+
+    @property
+    def expires_at(self) -> datetime:
+        """When it ends by itself."""
+
+
 class Judge(Protocol):
     """Users, problems, homeworks, submissions. Refusals are raised as the domain's errors."""
 
@@ -49,6 +61,15 @@ class Judge(Protocol):
         allowed_languages: Sequence[int],
     ) -> bool: ...
     def put_testdata(self, problem_id: int, file: IO[bytes]) -> tuple[bool, str]: ...
+    def put_package(
+        self,
+        problem_id: int,
+        *,
+        name: str,
+        tasks: Sequence[TaskSpec],
+        allowed_languages: Sequence[int],
+        file: IO[bytes],
+    ) -> str: ...
     def open_testdata(self, problem_id: int, sha256: str) -> Iterator[bytes] | None: ...
     def view_problem(self, problem_id: int) -> dict[str, Any]: ...
     def is_ready(self, problem_id: int) -> bool: ...
@@ -65,6 +86,7 @@ class Judge(Protocol):
         students: Sequence[str],
     ) -> bool: ...
     def view_homework(self, homework_id: str, *, only: str | None) -> dict[str, Any]: ...
+    def pack_code(self, language: int, code: bytes) -> bytes: ...
     def submit(
         self,
         *,
@@ -72,7 +94,7 @@ class Judge(Protocol):
         username: str,
         problem_id: int,
         language: int,
-        code: bytes,
+        code_zip: bytes,
         may_be_early: bool,
     ) -> Submitted: ...
     def rejudge(self, submission_id: str) -> str: ...
@@ -92,3 +114,12 @@ class Judge(Protocol):
         limit: int,
         before: str | None,
     ) -> tuple[list[dict[str, Any]], str | None]: ...
+    def export_submissions(
+        self, *, username: str | None, problem_id: int | None, status: int | None
+    ) -> Iterator[dict[str, Any]]: ...
+    def list_homeworks(self, *, limit: int) -> list[dict[str, Any]]: ...
+    def homework_settings(self, homework_id: str) -> dict[str, Any]: ...
+    def standings(self, homework_id: str, students: Sequence[str]) -> Iterator[dict[str, Any]]: ...
+    def start_console_session(self, key: str) -> str | None: ...
+    def console_session(self, token: str) -> ConsoleSession | None: ...
+    def end_console_session(self, token: str) -> None: ...

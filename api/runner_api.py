@@ -97,9 +97,14 @@ def next_job(rn: str) -> ResponseReturnValue:
     wish = body.parse_query(NextJobQuery)
     if request.method == "HEAD":
         return "", 204  # a safe method leases nothing
-    services().maintain()
+    waited = False
 
     def look() -> Job | None:
+        nonlocal waited
+        services().maintain()
+        if waited and services().queue.runners.is_revoked(runner.runner_id):
+            raise unauthorized("the runner was revoked while it waited")
+        waited = True
         return verbs.claim_next_job(
             services().queue,
             runner,

@@ -19,6 +19,8 @@ from dispatch.contract import Language, Verdict
 
 PROBLEM_ID_MAX = 2**31 - 1
 NUMBER_MAX = 2**53 - 1
+TASKS_MAX = CASES_MAX = 100
+"""Test data numbers them with two digits."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
@@ -195,7 +197,9 @@ class CaseBody(RunnerBody):
 class CompleteBody(RunnerBody):
     """A job's result: per task, per case."""
 
-    tasks: list[list[CaseBody]]
+    tasks: Annotated[
+        list[Annotated[list[CaseBody], Field(max_length=CASES_MAX)]], Field(max_length=TASKS_MAX)
+    ]
     lease_token: Text | None = None
 
 
@@ -368,14 +372,14 @@ class TaskBody(Body):
     task_score: Annotated[int, Field(ge=0, le=100)]
     memory_limit_kib: Annotated[int, Field(ge=1, le=64 * 1024 * 1024)]
     time_limit_ms: Annotated[int, Field(ge=1, le=600_000)]
-    case_count: Annotated[int, Field(ge=1, le=100)]
+    case_count: Annotated[int, Field(ge=1, le=CASES_MAX)]
 
 
 class ProblemBody(Body):
     """A problem's settings."""
 
     name: Name
-    tasks: Annotated[list[TaskBody], Field(min_length=1, max_length=100)]
+    tasks: Annotated[list[TaskBody], Field(min_length=1, max_length=TASKS_MAX)]
     allowed_languages: Annotated[list[LanguageCode], Field(min_length=1, max_length=16)] = [
         Language.C.value,
         Language.CPP.value,

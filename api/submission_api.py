@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import structlog
 from flask import Blueprint, Response, jsonify, request, url_for
 from flask.typing import ResponseReturnValue
-from werkzeug.datastructures import MultiDict
+from werkzeug.datastructures import FileStorage, MultiDict
 
 from api import body, waiting
 from api.auth import require_principal
@@ -36,6 +36,8 @@ TAG = "submissions"
 SUBMIT_BYTES_MAX = 4 * 1024 * 1024
 FORM_FIELD_BYTES_MAX = 2 * 1024 * 1024
 
+T = TypeVar("T")
+
 log = structlog.get_logger("api")
 submissions = Blueprint("submissions", __name__)
 
@@ -47,19 +49,19 @@ def submit() -> ResponseReturnValue:
     principal = require_principal()
     submission_id: str | None = None
     try:
-        form, code = _read_form()
+        form, files = _parts()
         submission_id = form.get("submission_id")
-        problem_id = _problem_id(form.pop("problem_id", None))
+        problem_id = _problem_id(form.get("problem_id"))
         services().judge.require_problem(problem_id)
-        fields = body.validated(SubmitForm, form)
-        program = _present(code)
+        fields, sent = _checked(form, files)
+        program = services().judge.pack_code(int(fields.language), sent)
         username = _on_behalf_of(principal, fields.username)
         taken_in = services().judge.submit(
             submission_id=fields.submission_id,
             username=username,
             problem_id=problem_id,
             language=int(fields.language),
-            code=program,
+            code_zip=program,
             may_be_early=principal.admin,
         )
     except Exception as refusal:
@@ -81,38 +83,45 @@ def submit() -> ResponseReturnValue:
     return jsonify(answer), 201, {"Location": location}
 
 
-def _read_form() -> tuple[dict[str, str], bytes | None]:
-    """Return the fields, each once, and the code, sent as a file or as a field."""
+def _parts() -> tuple[MultiDict[str, str], MultiDict[str, FileStorage]]:
+    """Return the form's fields and files as they came."""
     request.max_content_length = SUBMIT_BYTES_MAX
     request.max_form_memory_size = FORM_FIELD_BYTES_MAX
     if request.mimetype != "multipart/form-data":
         raise ProblemError(
             415, "unsupported_media_type", "Content-Type: must be multipart/form-data"
         )
-    form = _each_once(request.form)
-    files = _each_once(request.files)
-    surplus = next((name for name in files if name != "code"), None)
-    if surplus is not None:
-        raise invalid(f"{surplus[:100]!a}: is not a file of this form")
-    text = form.pop("code", None)
-    if "code" not in files:
-        return form, None if text is None else text.encode("utf-8", "surrogatepass")
-    if text is not None:
+    return body.read_body(lambda: (request.form, request.files))
+
+
+def _checked(
+    form: MultiDict[str, str], files: MultiDict[str, FileStorage]
+) -> tuple[SubmitForm, bytes]:
+    """Return the fields, each once, and the code, sent as a file or as a field."""
+    fields = _each_once(form)
+    sent = _each_once(files)
+    for name in sent:
+        if name != "code":
+            raise invalid(f"{name[:100]!a}: is not a file of this form")
+    text = fields.pop("code", None)
+    if text is not None and "code" in sent:
         raise invalid("code: is given more than once")
-    return form, files["code"].read()
+    fields.pop("problem_id", None)
+    known = body.validated(SubmitForm, fields)
+    if "code" in sent:
+        return known, body.read_body(sent["code"].read)
+    if text is None:
+        raise invalid("code: is missing")
+    return known, text.encode("utf-8", "surrogatepass")
 
 
-def _each_once(values: MultiDict[str, Any]) -> dict[str, Any]:
+def _each_once(values: MultiDict[str, T]) -> dict[str, T]:
     for name, given in values.lists():
+        if name is None:
+            raise invalid("body: a part of the form has no name")
         if len(given) > 1:
             raise invalid(f"{name[:100]!a}: is given more than once")
     return values.to_dict()
-
-
-def _present(code: bytes | None) -> bytes:
-    if code is None:
-        raise invalid("code: is missing")
-    return code
 
 
 def _problem_id(text: str | None) -> int:

@@ -6,9 +6,13 @@ waiting polls never take the threads that heartbeats need.
 
 from __future__ import annotations
 
+import select
+import socket
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from flask import request
 
 from api.services import services
 
@@ -32,4 +36,21 @@ def hold(look: Callable[[], T | None], wait_s: float) -> T | None:
             if found is not None or left_s <= 0:
                 return found
             wakeup.wait(generation, left_s)
+            if _client_is_gone():
+                # Nobody would hear the answer, and a job claimed for it would wait a whole lease.
+                return None
     return None
+
+
+def _client_is_gone() -> bool:
+    """Tell whether the client has hung up. A server that does not show its socket cannot tell."""
+    connection = request.environ.get("gunicorn.socket") or request.environ.get("werkzeug.socket")
+    if not isinstance(connection, socket.socket):
+        return False
+    try:
+        # Asked first: on a socket with a timeout, even a receive that is not to wait would wait.
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        return bool(poll.poll(0)) and connection.recv(1, socket.MSG_PEEK) == b""
+    except (OSError, ValueError):
+        return True

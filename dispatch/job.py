@@ -104,12 +104,15 @@ def rejudge_job(
     now: Clock,
     priority: int = PRIORITY_FRESH,
     rejudge_id: str | None = None,
+    minted_job_id: str | None = None,
 ) -> Job | None:
     """Have the submission judged afresh; return its job as it then stands.
 
     A job still waiting is kept. A leased, landing or finished one is replaced: from then on its
     result no longer counts. A submission whose job is gone (retention) gets a new one above the
-    submission's fence. None: this bulk rejudge (`rejudge_id`) has already been here.
+    submission's fence, under `minted_job_id` where its first job has yet to enter the queue, so
+    that whoever submits it meanwhile has told its id truly.
+    None: this bulk rejudge (`rejudge_id`) has already been here.
 
     The caller marks the submission with the returned fence, then calls `queue.jobs.marked`.
 
@@ -122,7 +125,7 @@ def rejudge_job(
             enqueue_job(
                 queue,
                 submission_id=submission_id,
-                job_id=new_job_id(),
+                job_id=minted_job_id or new_job_id(),
                 problem_id=problem_id,
                 language=language,
                 submission_fence=submission_fence,
@@ -186,7 +189,7 @@ def claim_next_job(
         if leased is not None:
             return _still_leased(leased, now)
     for job, handed_out in put_off:
-        if queue.runners.other_alive(runner.runner_id, job.language, now=now()):
+        if queue.runners.other_alive((runner.runner_id, *job.failed_by), job.language, now=now()):
             continue
         leased = _try_claim(queue, job, runner, handed_out, claim_id, now)
         if leased is not None:
@@ -235,8 +238,10 @@ def _candidates(
 
 
 def _prefers_others(queue: Queue, job: Job, runner: Runner, now: Clock) -> bool:
-    """Tell whether `runner` just gave `job` back or lost it, so that others go first."""
-    if job.state is State.PENDING:
+    """Tell whether others go first: `runner` failed at `job`, just drained it, or lost it."""
+    if job.state is State.PENDING and runner.runner_id in job.failed_by:
+        until = job.failed_until
+    elif job.state is State.PENDING:
         until = job.avoid_until if job.avoid_runner == runner.runner_id else None
     elif job.leased_by == runner.runner_id and job.lease_deadline is not None:
         until = queue.rules.head_start_after_orphan(job.lease_deadline)

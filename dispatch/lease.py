@@ -21,6 +21,10 @@ class LeaseRules:
     """How often one job may be drained for nothing, so that no job circles for ever."""
     abort_head_start_s: float = 5
     """How long other runners are preferred after a runner gave a job back."""
+    failed_head_start_s: float = 600
+    """How long a job is kept from a runner that failed at it while there are others. Long: a
+    broken runner is the fastest of all, and would burn the attempts of a whole queue. Bounded:
+    the others may look alive and never come for it."""
     orphan_head_start_s: float = 0.5
     """The same after a runner lost a job; below 1 s, so that no orphan waits longer."""
 
@@ -35,6 +39,10 @@ class LeaseRules:
     def head_start_after_abort(self, now: datetime) -> datetime:
         """Return until when others are preferred for a job given back at `now`."""
         return now + timedelta(seconds=self.abort_head_start_s)
+
+    def head_start_after_failure(self, now: datetime) -> datetime:
+        """Return until when others are preferred for a job that a runner failed at by `now`."""
+        return now + timedelta(seconds=self.failed_head_start_s)
 
     def head_start_after_orphan(self, lease_deadline: datetime) -> datetime:
         """Return until when others are preferred for a job whose lease ran out."""

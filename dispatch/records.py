@@ -37,6 +37,9 @@ class Job:
     """The fence that a rejudge has yet to write on the submission."""
     avoid_runner: str | None
     avoid_until: datetime | None
+    failed_by: tuple[str, ...]
+    """Runners that gave the job back at the cost of an attempt."""
+    failed_until: datetime | None
     replaced_ids: tuple[str, ...]
     given_back: Mapping[str, Any] | None
     """Who gave the pending job back, with which token and reason: recognises a repeat."""
@@ -69,6 +72,8 @@ class Job:
             mark_due=document.get("mark_due"),
             avoid_runner=document.get("avoid_runner"),
             avoid_until=document.get("avoid_until"),
+            failed_by=tuple(document.get("failed_by", ())),
+            failed_until=document.get("failed_until"),
             replaced_ids=tuple(document.get("replaced_ids", ())),
             given_back=document.get("given_back"),
             history=tuple(document.get("history", ())),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -122,11 +123,11 @@ class RunnerStore:
         """Tell whether it was seen lately. For people and preferences; leases never ask."""
         return runner.last_seen > now - self._alive
 
-    def other_alive(self, runner_id: str, language: int, *, now: datetime) -> bool:
-        """Tell whether another runner that can judge `language` was seen lately."""
+    def other_alive(self, but: Sequence[str], language: int, *, now: datetime) -> bool:
+        """Tell whether a runner not in `but` that can judge `language` was seen lately."""
         other = self._runners.find_one(
             {
-                "_id": {"$ne": runner_id},
+                "_id": {"$nin": list(but)},
                 "revoked_at": None,
                 "last_seen": {"$gt": now - self._alive},
                 "$or": [{"languages": None}, {"languages": language}],

@@ -356,21 +356,25 @@ class JobStore:
             "attempts": {"$gt": 0},
             "drain_refunds": {"$not": {"$gte": self.rules.drain_refunds_max}},
         }
-        return self._give_back(
-            job, guard, {"attempts": -1, "drain_refunds": 1}, runner_id, lease_token, "drain", now
-        )
+        refund = {"attempts": -1, "drain_refunds": 1}
+        return self._give_back(job, guard, {}, refund, runner_id, lease_token, "drain", now)
 
     def abort_counted(
         self, job: Job, *, runner_id: str, lease_token: str | None, reason: str, now: datetime
     ) -> Job | None:
         """Take a job with attempts left back: to the tail of its line, its attempt counted."""
         guard = {"attempts": {"$not": {"$gte": self.rules.max_attempts}}}
-        return self._give_back(job, guard, {}, runner_id, lease_token, reason, now)
+        failed = {
+            "failed_by": [*dict.fromkeys([*job.failed_by, runner_id])],
+            "failed_until": self.rules.head_start_after_failure(now),
+        }
+        return self._give_back(job, guard, failed, {}, runner_id, lease_token, reason, now)
 
     def _give_back(
         self,
         job: Job,
         guard: Document,
+        set_: Document,
         inc: Mapping[str, int],
         runner_id: str,
         lease_token: str | None,
@@ -382,6 +386,7 @@ class JobStore:
             job,
             guard={**_owner(runner_id, lease_token), **guard, "fence": job.fence},
             set_={
+                **set_,
                 "queued_at": now,
                 "avoid_runner": runner_id,
                 "avoid_until": self.rules.head_start_after_abort(now),
@@ -487,6 +492,8 @@ class JobStore:
                 "done_at",
                 "avoid_runner",
                 "avoid_until",
+                "failed_by",
+                "failed_until",
                 "given_back",
                 *([] if rejudge_id else ["rejudge_id"]),
             ],

@@ -28,7 +28,13 @@ from typing import Self
 from pymongo.errors import PyMongoError
 
 from mongo.child import dying_with_parent
-from mongo.replica_set import SET_NAME, accepts_connections, connect, make_writable
+from mongo.replica_set import (
+    SET_NAME,
+    accepts_connections,
+    connect,
+    make_writable,
+    refuses_connections,
+)
 
 DATABASE = "judge"
 _START_LIMIT_S = 60.0
@@ -110,19 +116,33 @@ class EmbeddedMongo:
         """None while an owned server runs (or for one attached to); else its exit code."""
         return self._process.poll() if self._process else None
 
+    def is_running(self) -> bool:
+        """Whether the server is there, be it this object's or another process's.
+
+        One that is merely slow to answer is there.
+        """
+        if self._process is not None:
+            return self._process.poll() is None
+        return self._pid is not None and _exists(self._pid) and not refuses_connections(self.port)
+
     def start(self) -> None:
         """Attach to the folder's server, or start it; return when it takes writes.
 
         Raises:
             EmbeddedUnavailable: no `mongod` was found, or it cannot run on this machine.
-            EmbeddedFailed: it ended or did not become writable in time.
+            EmbeddedFailed: it ended or did not become writable in time, or the folder cannot be
+                used.
         """
         if self.owned and self.exit_code() is None:
             return
-        self._dir.mkdir(parents=True, exist_ok=True)
-        with self._lock():
-            if not self._attach():
-                self._start_own()
+        try:
+            self._dir.mkdir(parents=True, exist_ok=True)
+            with self._lock():
+                if not self._attach():
+                    self._start_own()
+        except OSError as error:
+            why = error.strerror or error
+            raise EmbeddedFailed(f"DATA_DIR: {self._dir} cannot be used: {why}") from error
 
     def stop(self) -> None:
         """End the server if this object started it: SIGTERM, then SIGKILL. May be repeated."""
@@ -292,6 +312,16 @@ def attach_or_start(data_dir: Path, *, enable_test_commands: bool = False) -> Em
     server = EmbeddedMongo(data_dir, enable_test_commands=enable_test_commands)
     server.start()
     return server
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # It is there, and another user's.
+    return True
 
 
 def _free_port(preferred: int | None) -> int:

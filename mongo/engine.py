@@ -81,7 +81,10 @@ class Problem(mongoengine.Document):  # type: ignore[misc]
 
 
 class Homework(mongoengine.Document):  # type: ignore[misc]
-    """A homework's settings. `recompute_due` is set by every edit until all is recomputed."""
+    """A homework's settings. `recompute_due` is set by every edit until all is recomputed.
+
+    `recompute_until`: somebody is at it, for so long.
+    """
 
     homework_id = fields.StringField(primary_key=True)
     name = fields.StringField(required=True)
@@ -92,6 +95,7 @@ class Homework(mongoengine.Document):  # type: ignore[misc]
     students = fields.ListField(fields.StringField())
     departed = fields.ListField(fields.StringField())
     recompute_due = fields.BooleanField(default=False)
+    recompute_until = fields.DateTimeField(null=True)
     version = fields.IntField(default=0)
     meta = {  # noqa: RUF012
         "collection": "homeworks",
@@ -167,6 +171,12 @@ class Submission(mongoengine.Document):  # type: ignore[misc]
             {
                 "fields": ["problem_id", "-submitted_at", "-submission_id"],
                 "name": "problem_newest",
+            },
+            # Judge errors, newest first: few among many, and looked at again and again.
+            {
+                "fields": ["status", "-submitted_at", "-submission_id"],
+                "name": "judge_errors",
+                "partialFilterExpression": {"status": 6},
             },
             # Submissions that wait, for the sweep that finds those without a job.
             {

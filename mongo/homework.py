@@ -32,7 +32,7 @@ class HomeworkSettings:
     students: tuple[str, ...]
 
 
-def put_homework(homework_id: str, settings: HomeworkSettings) -> bool:
+def put_homework(homework_id: str, settings: HomeworkSettings, *, now: datetime) -> bool:
     """Create or replace a homework and recompute it; tell whether it was created.
 
     Raises:
@@ -40,7 +40,7 @@ def put_homework(homework_id: str, settings: HomeworkSettings) -> bool:
         ConflictError: `edit_conflict`, other edits won every race.
     """
     _check(settings)
-    created = _save(homework_id, settings)
+    created = _save(homework_id, settings, now)
     recompute.recompute_homework(homework_id)
     return created
 
@@ -69,7 +69,7 @@ def _unknown_student(students: Sequence[str]) -> str | None:
     return next((student for student in students if student not in known), None)
 
 
-def _save(homework_id: str, settings: HomeworkSettings) -> bool:
+def _save(homework_id: str, settings: HomeworkSettings, now: datetime) -> bool:
     values = {
         "name": settings.name,
         "start": settings.start,
@@ -78,6 +78,8 @@ def _save(homework_id: str, settings: HomeworkSettings) -> bool:
         "problem_ids": list(settings.problem_ids),
         "students": list(settings.students),
         "recompute_due": True,
+        # We are at it ourselves.
+        "recompute_until": now + recompute.RECOMPUTE_LEASE,
     }
     for _ in range(TRIES_MAX):
         before = engine.homeworks().find_one(

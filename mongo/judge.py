@@ -8,8 +8,9 @@ from typing import IO, Any
 
 from ulid import ULID
 
-from dispatch.contract import TaskSpec
-from mongo import homework, outputs, problem, submission, user
+from dispatch.contract import Language, TaskSpec
+from mongo import archive, console_session, export, homework, outputs, problem, submission, user
+from mongo.console_session import ConsoleSession
 from mongo.homework import HomeworkSettings
 from mongo.submission import JobQueue, Submitted
 from mongo.user import Principal
@@ -55,6 +56,25 @@ class Judge:
         """Store a problem's test data; return (created, SHA-256)."""
         return problem.put_testdata(problem_id, file, now=self._now())
 
+    def put_package(
+        self,
+        problem_id: int,
+        *,
+        name: str,
+        tasks: Sequence[TaskSpec],
+        allowed_languages: Sequence[int],
+        file: IO[bytes],
+    ) -> str:
+        """Create or replace a problem with its test data at once; return the data's SHA-256."""
+        return problem.put_package(
+            problem_id,
+            name=name,
+            tasks=tasks,
+            allowed_languages=allowed_languages,
+            file=file,
+            now=self._now(),
+        )
+
     def open_testdata(self, problem_id: int, sha256: str) -> Iterator[bytes] | None:
         """Return test data by hash, in pieces."""
         return problem.open_testdata(problem_id, sha256)
@@ -87,7 +107,7 @@ class Judge:
             problem_ids=tuple(problem_ids),
             students=tuple(students),
         )
-        return homework.put_homework(homework_id, settings)
+        return homework.put_homework(homework_id, settings, now=self._now())
 
     def view_homework(self, homework_id: str, *, only: str | None) -> dict[str, Any]:
         """Return a homework with its standings, of one student if `only` is given."""
@@ -97,6 +117,10 @@ class Judge:
         """Raise NotFoundError unless there is such a problem."""
         problem.rules(problem_id)
 
+    def pack_code(self, language: int, code: bytes) -> bytes:
+        """Return the code as the zip that runners get."""
+        return archive.source_zip(code, Language(language))
+
     def submit(
         self,
         *,
@@ -104,7 +128,7 @@ class Judge:
         username: str,
         problem_id: int,
         language: int,
-        code: bytes,
+        code_zip: bytes,
         may_be_early: bool,
     ) -> Submitted:
         """Take a program in; its id is made where the client chose none."""
@@ -113,7 +137,7 @@ class Judge:
             username=username,
             problem_id=problem_id,
             language=language,
-            code=code,
+            code_zip=code_zip,
             may_be_early=may_be_early,
             queue=self._queue,
             now=self._now(),
@@ -158,3 +182,33 @@ class Judge:
         return submission.list_submissions(
             username=username, problem_id=problem_id, status=status, limit=limit, before=before
         )
+
+    def export_submissions(
+        self, *, username: str | None, problem_id: int | None, status: int | None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the submissions that fit, newest first, read in pieces."""
+        return export.submissions(username=username, problem_id=problem_id, status=status)
+
+    def list_homeworks(self, *, limit: int) -> list[dict[str, Any]]:
+        """Return the homeworks without their students, the latest end first."""
+        return export.homeworks(limit)
+
+    def homework_settings(self, homework_id: str) -> dict[str, Any]:
+        """Return a homework without its standings."""
+        return export.homework_settings(homework_id)
+
+    def standings(self, homework_id: str, students: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield the standing of each of `students`, in their order, read in pieces."""
+        return export.standings(homework_id, students)
+
+    def start_console_session(self, key: str) -> str | None:
+        """Sign in with an admin key; return the session's token, or None."""
+        return console_session.start(key, now=self._now())
+
+    def console_session(self, token: str) -> ConsoleSession | None:
+        """Return the session in force under `token`, or None."""
+        return console_session.find(token, now=self._now())
+
+    def end_console_session(self, token: str) -> None:
+        """Sign out."""
+        console_session.end(token)

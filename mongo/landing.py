@@ -87,10 +87,18 @@ def finish_judging(username: str, problem_id: int) -> None:
 def _land_judge_error(
     submission_id: str, job_id: str, fence: int, now: Callable[[], datetime]
 ) -> Landed:
-    real_result_of_job = {"result.job_id": job_id, "result.exhausted": False}
+    # Not where it is pending: a rejudge kept the waiting job, and its end is to be seen.
+    real_result_of_job = {
+        "result.job_id": job_id,
+        "result.exhausted": False,
+        "status": {"$ne": Verdict.PENDING.value},
+    }
     for _ in range(TRIES_MAX):
         # The last attempt may have died between its result and its end: that result stands.
-        kept = _keep_result(submission_id, fence, real_result_of_job)
+        kept = _update(
+            {"_id": submission_id, "fence": {"$lte": fence}, **real_result_of_job},
+            {"$set": {"fence": fence}},
+        )
         if kept is not None:
             finish_judging(kept["username"], kept["problem_id"])
             return Landed.VERDICT
@@ -113,23 +121,6 @@ def _land_judge_error(
         if engine.submissions().find_one(newer, {"_id": 1}) is None:
             return Landed.REFUSED
     raise recompute.RecomputeContendedError(f"submission {submission_id} keeps changing")
-
-
-def _keep_result(
-    submission_id: str, fence: int, real_result_of_job: dict[str, Any]
-) -> dict[str, Any] | None:
-    """Raise the fence of a submission that carries that result, and show it; None: it does not.
-
-    Shown it was not if the job was rejudged while it waited, which keeps the job.
-    """
-    filter_ = {"_id": submission_id, "fence": {"$lte": fence}, **real_result_of_job}
-    found = engine.submissions().find_one(filter_, {"result.status": 1})
-    if found is None:
-        return None
-    status = found["result"]["status"]
-    return _update(
-        {**filter_, "result.status": status}, {"$set": {"fence": fence, "status": status}}
-    )
 
 
 def _land(

@@ -46,14 +46,7 @@ def put_problem(
         InvalidError: `invalid_request`, the task scores do not sum to 100.
         ConflictError: `edit_conflict`, other edits won every race.
     """
-    if sum(task.task_score for task in tasks) != SCORE_SUM:
-        raise InvalidError("invalid_request", f"tasks: the task scores must sum to {SCORE_SUM}")
-    settings = {
-        "name": name,
-        "tasks": [_task_document(task) for task in tasks],
-        "allowed_languages": sorted(set(allowed_languages)),
-        "checker": CHECKER,
-    }
+    settings = _settings(name, tasks, allowed_languages)
     counts = [task.case_count for task in tasks]
     for _ in range(TRIES_MAX):
         problem = engine.problems().find_one({"_id": problem_id})
@@ -69,6 +62,49 @@ def put_problem(
         ready = current is not None and current["case_counts"] == counts
         if _update(problem, {**settings, "ready": ready}):
             return False
+    raise ConflictError("edit_conflict", f"problem {problem_id} is being edited by others")
+
+
+def put_package(
+    problem_id: int,
+    *,
+    name: str,
+    tasks: Sequence[TaskSpec],
+    allowed_languages: Sequence[int],
+    file: IO[bytes],
+    now: datetime,
+) -> str:
+    """Create or replace a problem with its test data, in one update; return the data's SHA-256.
+
+    So nobody is handed the new tasks with the old data, and a refused zip leaves all as it was.
+
+    Raises:
+        InvalidError: `invalid_request` or `invalid_testdata`.
+        ConflictError: `edit_conflict`, other edits won every race.
+    """
+    settings = _settings(name, tasks, allowed_languages)
+    counts = [task.case_count for task in tasks]
+    file.seek(0)
+    archive.check_testdata(file, counts)
+    sha256 = _sha256(file)
+    entry = _stored(problem_id, file, sha256, counts)
+    for _ in range(TRIES_MAX):
+        problem = engine.problems().find_one({"_id": problem_id})
+        whole = {**settings, "ready": True}
+        if problem is None:
+            try:
+                engine.Problem(problem_id=problem_id, revision=1, testdata=[entry], **whole).save(
+                    force_insert=True
+                )
+            except NotUniqueError:
+                continue
+            return sha256
+        kept, dropped = _retire(problem.get("testdata", []), now)
+        if _update(problem, {**whole, "testdata": [*kept, entry]}):
+            for old in dropped:
+                storage.delete(old["blob_id"])
+            return sha256
+    storage.delete(entry["blob_id"])
     raise ConflictError("edit_conflict", f"problem {problem_id} is being edited by others")
 
 
@@ -93,21 +129,40 @@ def put_testdata(problem_id: int, file: IO[bytes], *, now: datetime) -> tuple[bo
             if problem["ready"] or _update(problem, {"ready": True}):
                 return False, sha256
             continue
-        file.seek(0)
-        blob_id = storage.put(file, name=f"testdata/{problem_id}", sha256=sha256)
-        entry = {
-            "sha256": sha256,
-            "blob_id": blob_id,
-            "case_counts": counts,
-            "size_bytes": file.seek(0, os.SEEK_END),
-        }
+        entry = _stored(problem_id, file, sha256, counts)
         kept, dropped = _retire(problem.get("testdata", []), now)
         if _update(problem, {"testdata": [*kept, entry], "ready": True}):
             for old in dropped:
                 storage.delete(old["blob_id"])
             return current is None, sha256
-        storage.delete(blob_id)
+        storage.delete(entry["blob_id"])
     raise ConflictError("edit_conflict", f"problem {problem_id} is being edited by others")
+
+
+def _settings(
+    name: str, tasks: Sequence[TaskSpec], allowed_languages: Sequence[int]
+) -> dict[str, Any]:
+    if sum(task.task_score for task in tasks) != SCORE_SUM:
+        raise InvalidError("invalid_request", f"tasks: the task scores must sum to {SCORE_SUM}")
+    return {
+        "name": name,
+        "tasks": [_task_document(task) for task in tasks],
+        "allowed_languages": sorted(set(allowed_languages)),
+        "checker": CHECKER,
+    }
+
+
+def _stored(
+    problem_id: int, file: IO[bytes], sha256: str, case_counts: Sequence[int]
+) -> dict[str, Any]:
+    """Store a test-data zip; return its entry for the problem."""
+    file.seek(0)
+    return {
+        "sha256": sha256,
+        "blob_id": storage.put(file, name=f"testdata/{problem_id}", sha256=sha256),
+        "case_counts": list(case_counts),
+        "size_bytes": file.seek(0, os.SEEK_END),
+    }
 
 
 def _retire(

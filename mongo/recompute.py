@@ -8,17 +8,24 @@ are stored before anybody recomputes, so the later of two racers always sees the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any
+
+import structlog
 
 from dispatch.contract import Verdict
 from mongo import engine
 from mongo.bulk import upsert_each
-from mongo.penalty import compile_penalty
+from mongo.penalty import DEFAULT_PENALTY, Penalty, PenaltyError, compile_penalty
 from mongo.scoring import CountedSubmission, HomeworkRules, stand
+
+log = structlog.get_logger("mongo")
 
 TRIES_MAX = 200
 """Each lost race means that somebody else's recompute succeeded, so this is never reached by
 landings that progress."""
+RECOMPUTE_LEASE = timedelta(seconds=10)
+"""After a crash in the middle of a homework's recompute, a sweep takes it up this much later."""
 BATCH = 500
 """How many students of a homework are recomputed at once. Bounds what is read into memory, and how
 long the versions read first stay unwritten."""
@@ -183,9 +190,19 @@ def standings(
 
 def rules_of(homework: dict[str, Any]) -> HomeworkRules:
     """Return the scoring rules of a homework document."""
-    return HomeworkRules(
-        start=homework["start"], end=homework["end"], penalty=compile_penalty(homework["penalty"])
-    )
+    return HomeworkRules(start=homework["start"], end=homework["end"], penalty=_penalty(homework))
+
+
+def _penalty(homework: dict[str, Any]) -> Penalty:
+    """Return the homework's penalty; one that cannot be read forfeits what is late, as the default.
+
+    (It was checked when the homework was saved; what else got there must not stop a landing.)
+    """
+    try:
+        return compile_penalty(homework["penalty"])
+    except PenaltyError as error:
+        log.error("penalty_unreadable", homework_id=homework["_id"], why=str(error))
+        return compile_penalty(DEFAULT_PENALTY)
 
 
 def settings_for(homework_id: str, usernames: Sequence[str]) -> dict[str, Any] | None:
@@ -261,7 +278,7 @@ def recompute_homework(
             progress(start + len(batch), len(everybody))
     engine.homeworks().update_one(
         {"_id": homework_id, "version": homework["version"]},
-        {"$set": {"departed": [], "recompute_due": False}},
+        {"$set": {"departed": [], "recompute_due": False}, "$unset": {"recompute_until": ""}},
     )
 
 
@@ -276,8 +293,34 @@ def _everybody(homework_id: str, homework: dict[str, Any]) -> Sequence[str]:
     )
 
 
-def homeworks_due(*, after: str, limit: int) -> Iterator[str]:
-    """Yield the ids, above `after`, of homeworks whose recompute has not finished."""
-    due = engine.homeworks().find({"recompute_due": True, "_id": {"$gt": after}}, {"_id": 1})
+def claim_recompute(homework_id: str, *, now: datetime) -> bool:
+    """Take the recompute of a homework that is due for a while; tell whether it was free.
+
+    Only spares others the work: two recomputes at once do no harm.
+    """
+    return (
+        engine.homeworks()
+        .update_one(
+            {"_id": homework_id, "recompute_due": True, "recompute_until": {"$not": {"$gt": now}}},
+            {"$set": {"recompute_until": now + RECOMPUTE_LEASE}},
+        )
+        .matched_count
+        == 1
+    )
+
+
+def homeworks_due(*, after: str, limit: int, now: datetime) -> Iterator[str]:
+    """Yield the ids, above `after`, of homeworks whose recompute has not finished.
+
+    Not those that somebody is at (`claim_recompute`).
+    """
+    due = engine.homeworks().find(
+        {
+            "recompute_due": True,
+            "recompute_until": {"$not": {"$gt": now}},
+            "_id": {"$gt": after},
+        },
+        {"_id": 1},
+    )
     for homework in due.sort("_id", 1).limit(limit):
         yield homework["_id"]

@@ -53,6 +53,17 @@ def accepts_connections(port: int) -> bool:
     return True
 
 
+def refuses_connections(port: int) -> bool:
+    """Whether nothing listens at 127.0.0.1:`port`. False for what listens and is slow."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def connect(port: int, *, limit_s: float = 2) -> MongoClient[dict[str, Any]]:
     """A client of this very member, whatever state the set is in."""
     return MongoClient(

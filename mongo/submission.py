@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from mongoengine.errors import NotUniqueError
 
 from dispatch.contract import Language, Verdict, new_job_id
-from mongo import archive, engine, homework, outputs, problem, storage, user
+from mongo import engine, homework, outputs, problem, storage, user
 from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -35,9 +35,19 @@ class JobQueue(Protocol):
         """Give the submission its job, unless it has one."""
 
     def requeue(
-        self, *, submission_id: str, problem_id: int, language: int, submission_fence: int
+        self,
+        *,
+        submission_id: str,
+        problem_id: int,
+        language: int,
+        submission_fence: int,
+        minted_job_id: str | None,
     ) -> tuple[str, int]:
-        """Have the submission judged afresh; return (job id, the job's fence)."""
+        """Have the submission judged afresh; return (job id, the job's fence).
+
+        `minted_job_id`: the id of its first job, if that has not been judged: perhaps it has yet
+        to enter the queue.
+        """
 
     def marked(self, *, submission_id: str, job_id: str, fence: int) -> None:
         """Note that the submission carries the mark of that rejudge."""
@@ -63,24 +73,23 @@ def submit(
     username: str,
     problem_id: int,
     language: int,
-    code: bytes,
+    code_zip: bytes,
     may_be_early: bool,
     queue: JobQueue,
     now: datetime,
 ) -> Submitted:
     """Take a program in: its code, the submission, its job, in this order.
 
-    A crash between the writes leaves a submission without a job, which the next sweep enters.
+    `code_zip` is as `archive.source_zip` makes it. A crash between the writes leaves a submission
+    without a job, which the next sweep enters.
 
     Raises:
         NotFoundError: `unknown_problem`, `unknown_user`.
-        InvalidError: `invalid_request`, about the code.
         ForbiddenError: `language_not_allowed`, `homework_not_started`.
         ConflictError: `duplicate_submission`; nothing was started.
     """
     rules = problem.rules(problem_id)
     user.require_user(username)
-    packed = archive.source_zip(code, Language(language))
     if language not in rules.allowed_languages:
         name = Language(language).name
         raise ForbiddenError(
@@ -93,7 +102,7 @@ def submit(
     if engine.submissions().find_one({"_id": submission_id}, {"_id": 1}) is not None:
         raise _duplicate(submission_id)
     job_id = new_job_id()
-    blob_id = storage.put(packed, name=f"code/{submission_id}")
+    blob_id = storage.put(code_zip, name=f"code/{submission_id}")
     try:
         engine.Submission(
             submission_id=submission_id,
@@ -141,6 +150,7 @@ def rejudge(submission_id: str, *, queue: JobQueue) -> str:
         problem_id=submission["problem_id"],
         language=submission["language"],
         submission_fence=submission["fence"],
+        minted_job_id=submission["job_id"] if submission.get("result") is None else None,
     )
     mark_rejudged(submission_id, job_id=job_id, fence=fence, queue=queue)
     return job_id

@@ -7,10 +7,16 @@ nothing where nothing is left over.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from pymongo.errors import DuplicateKeyError
 
 from mongo import engine, recompute, storage
 from mongo.storage import Place
 from mongo.submission import JobQueue
+
+log = structlog.get_logger("mongo")
 
 WAITING_MAX = 500
 HOMEWORKS_MAX = 2
@@ -47,27 +53,35 @@ class Sweeper:
         missing = set(self._queue.without_job([entry["_id"] for entry in waiting]))
         for submission in waiting:
             if submission["_id"] in missing:
-                self._queue.enqueue(
-                    submission_id=submission["_id"],
-                    job_id=submission["job_id"],
-                    problem_id=submission["problem_id"],
-                    language=submission["language"],
-                    submission_fence=submission["fence"],
-                )
+                self._enqueue(submission)
         return len(missing)
 
-    def finish_homeworks(self) -> int:
+    def _enqueue(self, submission: dict[str, Any]) -> None:
+        try:
+            self._queue.enqueue(
+                submission_id=submission["_id"],
+                job_id=submission["job_id"],
+                problem_id=submission["problem_id"],
+                language=submission["language"],
+                submission_fence=submission["fence"],
+            )
+        except DuplicateKeyError:
+            # Another submission's job has that id. One that cannot be entered stops no other.
+            log.error("job_id_taken", submission_id=submission["_id"], job_id=submission["job_id"])
+
+    def finish_homeworks(self, *, now: datetime) -> int:
         """Finish the recomputes that edits of homeworks left undone; return how many.
 
         Takes turns: one that fails every time does not keep the others waiting.
         """
         after, self._homework_after = self._homework_after, ""
-        due = list(recompute.homeworks_due(after=after, limit=HOMEWORKS_MAX))
+        due = list(recompute.homeworks_due(after=after, limit=HOMEWORKS_MAX, now=now))
         if not due and after:
-            due = list(recompute.homeworks_due(after="", limit=HOMEWORKS_MAX))
+            due = list(recompute.homeworks_due(after="", limit=HOMEWORKS_MAX, now=now))
         for homework_id in due:
             self._homework_after = homework_id
-            recompute.recompute_homework(homework_id)
+            if recompute.claim_recompute(homework_id, now=now):
+                recompute.recompute_homework(homework_id)
         return len(due)
 
     def drop_blobs(self, *, now: datetime) -> int:

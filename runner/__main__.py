@@ -21,6 +21,7 @@ import structlog
 from runner.cgroup import find_hierarchy
 from runner.client import Registered, RegistrationRefused, RunnerClient, Unavailable
 from runner.executor import Executor
+from runner.health import Health
 from runner.heartbeat import Heartbeat
 from runner.isolation import (
     Bubblewrap,
@@ -84,8 +85,9 @@ def main(unsafe_no_isolation: bool) -> NoReturn:
         stack.callback(client.close)
         registered = _register(client, settings, stopping)
         cache = TestDataCache(settings.runner_cache_dir)
-        jobs = JobRunner(client=client, executor=executor, cache=cache)
-        finish = _serve(client, registered, jobs, slots, stopping)
+        health = Health()
+        jobs = JobRunner(client=client, executor=executor, cache=cache, health=health)
+        finish = _serve(client, registered, jobs, slots, health, stopping)
     sys.exit(ExitCode.DRAINED if finish is Finish.DRAINED else ExitCode.IDENTITY_LOST)
 
 
@@ -139,6 +141,7 @@ def _serve(
     registered: Registered,
     jobs: JobRunner,
     slots: list[Slot],
+    health: Health,
     stopping: threading.Event,
 ) -> Finish:
     """Poll and beat until drained or unknown to the service."""
@@ -147,6 +150,7 @@ def _serve(
         client=client,
         jobs=jobs,
         slots=slots[: config.max_concurrent_jobs],
+        health=health,
         poll_interval_s=config.poll_interval_s,
     )
 

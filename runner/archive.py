@@ -18,9 +18,16 @@ class BadArchiveError(Exception):
 
 
 def open_archive(source: str | io.BytesIO, *, entries_max: int) -> zipfile.ZipFile:
-    """Open a zip. Raises BadArchiveError where it is none or has too many entries."""
+    """Open a zip.
+
+    Raises:
+        BadArchiveError: it is none, or has too many entries.
+        FileNotFoundError: there is no such file.
+    """
     try:
         archive = zipfile.ZipFile(source)
+    except FileNotFoundError:
+        raise
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
         raise BadArchiveError("not a readable zip") from error
     if len(archive.infolist()) > entries_max:

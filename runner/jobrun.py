@@ -17,12 +17,13 @@ import structlog
 from runner.archive import BadArchiveError, read_only_entry
 from runner.client import Delivery, DownloadFailed, RunnerClient
 from runner.executor import Executor, compile_error_report, judge_cases
+from runner.health import Health
 from runner.isolation import Slot
 from runner.languages import TOOLCHAINS, Toolchain
 from runner.limits import MIB
 from runner.process import JobStoppedError
 from runner.testdata import TestData, TestDataCache, TestDataError
-from runner.wire import AbortReason, CaseReport, JobOffer
+from runner.wire import AbortReason, CaseReport, JobOffer, Verdict
 
 SOURCE_BYTES_MAX = 4 * MIB
 CODE_BYTES_MAX = 8 * MIB
@@ -82,13 +83,17 @@ class JobControl:
 class JobRunner:
     """Carries jobs through. One instance serves all slots."""
 
-    def __init__(self, *, client: RunnerClient, executor: Executor, cache: TestDataCache) -> None:
+    def __init__(
+        self, *, client: RunnerClient, executor: Executor, cache: TestDataCache, health: Health
+    ) -> None:
         self._client = client
         self._executor = executor
         self._cache = cache
+        self._health = health
 
     def run(self, offer: JobOffer, control: JobControl, slot: Slot) -> None:
         """Judge one leased job and report it. Raises nothing that judging can raise."""
+        begun_at_s = self._health.now_s()
         log = _log.bind(job_id=offer.job_id, submission_id=offer.submission_id)
         try:
             tasks = self._judge(offer, control, slot, log)
@@ -99,12 +104,18 @@ class JobRunner:
             self.give_back(offer.job_id, AbortReason.REJECTED, offer.lease_token)
         except (CannotPrepareError, TestDataError) as error:
             log.warning("job_not_prepared", error=str(error))
+            self._health.failed(str(error), begun_at_s=begun_at_s)
             self.give_back(offer.job_id, AbortReason.PREP_FAILED, offer.lease_token)
-        except Exception:
+        except Exception as error:
             # Ours to mend: told in full, and the job goes where it may fare better.
             log.exception("runner_failed_at_job")
+            self._health.failed(_in_short(error), begun_at_s=begun_at_s)
             self.give_back(offer.job_id, AbortReason.PREP_FAILED, offer.lease_token)
         else:
+            if any(case.status is Verdict.JE for cases in tasks for case in cases):
+                self._health.failed("a case could not be judged", begun_at_s=begun_at_s)
+            else:
+                self._health.judged()
             self._report(offer, tasks, log)
 
     def give_back(self, job_id: str, reason: AbortReason, lease_token: str | None) -> None:
@@ -194,3 +205,9 @@ class JobRunner:
                 self.give_back(offer.job_id, AbortReason.REJECTED, offer.lease_token)
             case _:
                 assert_never(delivery)
+
+
+def _in_short(error: Exception) -> str:
+    """Name an error without what it may quote."""
+    kind = type(error).__name__
+    return f"{kind}: {error.strerror}" if isinstance(error, OSError) else kind

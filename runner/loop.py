@@ -2,7 +2,7 @@
 
 Guarantees: a job is claimed only when a slot is free for it; every claimed job is listed in
 heartbeats until its report is through; a drain starts nothing new, gives back what has not
-started, and waits for the rest.
+started, and waits for the rest. A runner that fails at its jobs claims fewer (`runner.health`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import assert_never
 import structlog
 
 from runner.client import NoJob, RunnerClient, Unauthorized, Unavailable
+from runner.health import Health
 from runner.isolation import Slot
 from runner.jobrun import JobControl, JobRunner, Stop
 from runner.wire import AbortReason, JobOffer, UnreadableOffer
@@ -53,11 +54,13 @@ class Loop:
         client: RunnerClient,
         jobs: JobRunner,
         slots: list[Slot],
+        health: Health,
         poll_interval_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._jobs = jobs
+        self._health = health
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         for slot in slots:
             self._free.put(slot)
@@ -76,8 +79,11 @@ class Loop:
                 slot = self._free.get(timeout=SLOT_WAIT_S)
             except queue.Empty:
                 continue
+            if not self._may_claim():
+                self._free.put(slot)
+                self._closing.wait(SLOT_WAIT_S)
             # A drain may be what freed the slot.
-            if not self._closing.is_set():
+            elif not self._closing.is_set():
                 self._poll(slot)
         self._join_all()
         return Finish.IDENTITY_LOST if self._identity_lost else Finish.DRAINED
@@ -105,6 +111,12 @@ class Loop:
         for active in lost:
             _log.warning("lease_lost", job_id=active.offer.job_id)
             active.control.stop(Stop.LOST)
+
+    def _may_claim(self) -> bool:
+        """Whether the runner is well, or has waited long enough to try one job."""
+        if self._health.well:
+            return True
+        return self._health.pause_left_s() == 0 and not self.active_job_ids()
 
     def _poll(self, slot: Slot) -> None:
         """Ask once for a job for a free slot; where there is none, keep the polling interval."""

@@ -1,8 +1,8 @@
 """Test data: fetched once per content, kept by its SHA-256, read case by case.
 
 Guarantees: what is read has the hash that the job names; a half-written download is never
-seen; the cache stays under its size. The zip is never unpacked to disk, so no name in it can
-lead anywhere, and one case at a time is in memory.
+seen, and what a killed runner left of one is removed; the cache stays under its size. The zip is
+never unpacked to disk, so no name in it can lead anywhere, and one case at a time is in memory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import os
 import tempfile
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,6 +27,10 @@ CASE_BYTES_MAX = 256 << 20
 ENTRIES_MAX = 20_000
 CACHE_BYTES_MAX = 4 << 30
 LOCKS = 16
+PARTIAL = "partial-"
+# No download lasts that long: its runner was killed.
+PARTIAL_S_MAX = 3600
+OPEN_TRIES = 3
 
 Fetch = Callable[[BinaryIO, int], None]
 
@@ -42,6 +47,7 @@ class TestData:
     __test__ = False
 
     def __init__(self, path: Path) -> None:
+        """Raises TestDataError, and FileNotFoundError where nothing is there."""
         try:
             self._archive: zipfile.ZipFile = open_archive(str(path), entries_max=ENTRIES_MAX)
         except BadArchiveError as error:
@@ -93,6 +99,7 @@ class TestDataCache:
         self._folder = folder
         self._bytes_max = bytes_max
         self._locks = tuple(threading.Lock() for _ in range(LOCKS))
+        self._sweep()
 
     def open(self, sha256: str, fetch: Fetch) -> TestData:
         """Open the test data with this hash, calling `fetch(sink, bytes_max)` if it is not here.
@@ -102,16 +109,23 @@ class TestDataCache:
         lock = self._locks[int(sha256[:4], 16) % LOCKS]
         path = self._folder / f"{sha256}.zip"
         with lock:
-            # Hashed on every use: a file on disk may rot or be changed, a verdict may not.
-            if not path.exists() or _sha256_of(path) != sha256:
-                self._download(path, sha256, fetch)
-            os.utime(path)
-            data = TestData(path)
+            data = self._open(path, sha256, fetch)
         self._evict()
         return data
 
+    def _open(self, path: Path, sha256: str, fetch: Fetch) -> TestData:
+        for _ in range(OPEN_TRIES):
+            # Another runner that shares the folder may evict the file at any moment.
+            with suppress(FileNotFoundError):
+                # Hashed on every use: a file on disk may rot or be changed, a verdict may not.
+                if not path.exists() or _sha256_of(path) != sha256:
+                    self._download(path, sha256, fetch)
+                os.utime(path)
+                return TestData(path)
+        raise TestDataError("the test data are removed from the cache as fast as they are fetched")
+
     def _download(self, path: Path, sha256: str, fetch: Fetch) -> None:
-        handle, name = tempfile.mkstemp(dir=self._folder, prefix="partial-")
+        handle, name = tempfile.mkstemp(dir=self._folder, prefix=PARTIAL)
         partial = Path(name)
         try:
             with os.fdopen(handle, "w+b") as sink:
@@ -130,12 +144,28 @@ class TestDataCache:
             with suppress(FileNotFoundError):
                 stat = path.stat()
                 entries.append((stat.st_mtime, stat.st_size, path))
-        total = sum(size for _, size, _ in entries)
+        total = sum(size for _, size, _ in entries) + self._partial_bytes()
         for _, size, path in sorted(entries)[:-1]:
             if total <= self._bytes_max:
                 break
             path.unlink(missing_ok=True)
             total -= size
+
+    def _partial_bytes(self) -> int:
+        """The size of the downloads under way, which take room too."""
+        total = 0
+        for path in self._folder.glob(f"{PARTIAL}*"):
+            with suppress(FileNotFoundError):
+                total += path.stat().st_size
+        return total
+
+    def _sweep(self) -> None:
+        """Remove what killed runners left of their downloads."""
+        oldest = time.time() - PARTIAL_S_MAX
+        for path in self._folder.glob(f"{PARTIAL}*"):
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
 
 
 def _entry_name(task: int, case: int, suffix: str) -> str:

@@ -195,6 +195,19 @@ def test_what_is_no_object_is_400(send: Send, unchanged: None, name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)
+def test_json_is_strict_in_fields_that_nobody_reads(send: Send, unchanged: None, name: str) -> None:
+    """All else is as it should be, so only the reader itself can refuse."""
+    good = json.dumps(ENDPOINTS[name].body)[:-1]
+    for value in ("NaN", "Infinity", "-Infinity", "1e400", "-1e400", '{"a": 1, "a": 1}', "01"):
+        answer = send(ENDPOINTS[name], f'{good}, "surplus": {value}}}'.encode())
+        assert answer.status_code == 400, value
+        assert answer.get_json(force=True)["reason"] == "invalid_request", value
+    first = json.dumps(ENDPOINTS[name].body)[1:-1].partition(": ")[0]
+    answer = send(ENDPOINTS[name], f"{good}, {first}: 1}}".encode())
+    assert answer.get_json(force=True)["detail"].endswith("is given twice")
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
 def test_another_media_type_is_415(send: Send, unchanged: None, name: str) -> None:
     endpoint = ENDPOINTS[name]
     for media_type in MEDIA_TYPES:

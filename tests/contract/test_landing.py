@@ -183,7 +183,7 @@ def test_i8_a_judge_error_ends_a_rejudge_that_kept_the_waiting_job(
     job_id = course.claim(runner)["job_id"]
     with monkeypatch.context() as patch:
         patch.setattr("mongo.recompute.recompute_user", stop)
-        assert course.complete(runner, job_id, "WA", may_fail=True).status_code == 500
+        assert course.complete(runner, job_id, "AC", may_fail=True).status_code == 500
     path = runner.path(f"jobs/{job_id}/abort")
     assert course.call("PUT", path, key=runner.token, json={"reason": "drain"}).status_code == 202
     assert course.ok("POST", "/submissions/sn_1/rejudge")["job_id"] == job_id
@@ -194,8 +194,9 @@ def test_i8_a_judge_error_ends_a_rejudge_that_kept_the_waiting_job(
     course.clock.advance(40)
     course.sweep()
     assert course.view_job("sn_1")["state"] == "done"
-    assert course.view("sn_1")["verdict"] == "WA"
-    assert course.counters("ada") == (1, 0, [])
+    assert course.view("sn_1")["verdict"] == "JE"
+    assert course.counters("ada") == (1, 1, [1])
+    assert course.standing("hw", "ada", 1) == entry(100, 0, "sn_1")
     assert differences() == []
 
 

@@ -22,8 +22,17 @@ def waiting_submission(live_service: LiveService):
     """A service with one problem of one case, and a program that waits for a runner."""
     root = DOC.parents[1]
     subprocess.run(
-        [sys.executable, "-m", "flask", "--app", "app", "import-problem"]
-        + [str(root / "examples/problems/hello"), "--id", "1"],
+        [
+            sys.executable,
+            "-m",
+            "flask",
+            "--app",
+            "app",
+            "import-problem",
+            str(root / "examples/problems/hello"),
+            "--id",
+            "1",
+        ],
         cwd=root,
         env=os.environ | live_service.environment,
         check=True,

@@ -17,7 +17,7 @@ from pymongo.monitoring import CommandSucceededEvent as Succeeded
 from pymongo.synchronous.pool import Connection
 
 WRITES = frozenset({"insert", "update", "delete", "findAndModify"})
-READS = frozenset({"find", "aggregate", "getMore", "distinct", "count", "hello", "killCursors"})
+READS = frozenset({"find", "aggregate", "getMore", "distinct", "listIndexes", "killCursors"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from pymongo.monitoring import CommandListener
 import logs
 from app import DomainQueue, Maintenance
 from dispatch import job as verbs
-from dispatch.contract import Landed, TaskSpec
+from dispatch.contract import Landed, Language, TaskSpec
 from dispatch.invariants import Violation, check_database
 from dispatch.job import Ended
 from dispatch.lease import LeaseRules
@@ -27,6 +27,7 @@ from dispatch.queue import open_queue
 from dispatch.records import Job
 from dispatch.runner import Runner
 from mongo import check, engine, homework, landing, problem, storage, submission, sweep, user
+from mongo.archive import source_zip
 from mongo.homework import HomeworkSettings
 from tests.digest import blob_names, digest
 from tests.factories import CODE, DAY, EPOCH, ManualClock, packed_testdata, results, task_bodies
@@ -51,14 +52,21 @@ Snapshot = dict[str, list[Document]]
 class World:
     """One course: its queue, its domain, its people."""
 
-    def __init__(self, uri: str, raw: MongoClient[Document], *, at: datetime = EPOCH) -> None:
+    def __init__(
+        self,
+        uri: str,
+        raw: MongoClient[Document],
+        *,
+        clock: Any = None,
+        rules: LeaseRules | None = None,
+    ) -> None:
         self.uri = uri
-        self.clock = ManualClock(at)
+        self.clock = clock or ManualClock()
         name = engine.connect(uri).name
         database = engine.submissions().database
         # Reads and puts things back without being seen: by another client, and faster.
         self.raw = raw.get_database(name, write_concern=WriteConcern(1, j=False))
-        self.queue = open_queue(database, rules=LeaseRules())
+        self.queue = open_queue(database, rules=rules or LeaseRules())
         self.domain_queue = DomainQueue(self.queue, self.clock)
         self.queue.create_indexes()
         engine.create_indexes()
@@ -106,7 +114,7 @@ class World:
             problem_ids=tuple(problem_ids),
             students=tuple(students),
         )
-        homework.put_homework(homework_id, settings)
+        homework.put_homework(homework_id, settings, now=self.clock())
 
     # -- judging -----------------------------------------------------------------------------
 
@@ -116,7 +124,7 @@ class World:
             username=username,
             problem_id=problem_id,
             language=2,
-            code=CODE,
+            code_zip=source_zip(CODE, Language.PYTHON),
             may_be_early=True,
             queue=self.domain_queue,
             now=self.clock(),
@@ -171,9 +179,13 @@ class World:
         """`process_result`, as it is bound at this moment."""
         return landing.process_result(**call, now=self.clock)
 
-    def maintain(self) -> None:
-        """What polls do on the side; the leftovers of crashes, however young, included."""
+    def sweep(self) -> None:
+        """What polls do on the side."""
         Maintenance(self.queue, self.domain_queue, self.land, self.clock).run()
+
+    def maintain(self) -> None:
+        """The same when nothing is under way: leftovers go, however young."""
+        self.sweep()
         sweeper = sweep.Sweeper(self.domain_queue)
         sweeper.drop_blobs(now=self.clock() + 100 * 365 * DAY)
 
@@ -201,6 +213,10 @@ class World:
     def snapshot(self, *names: str) -> Snapshot:
         """Return every document of these collections, or of all that ever change."""
         return {name: list(self.raw[name].find()) for name in names or CHANGING}
+
+    def empty(self) -> None:
+        """Put the course back to nothing, and the clock to its start."""
+        self.restore({name: [] for name in CHANGING}, at=EPOCH)
 
     def restore(self, snapshot: Snapshot, *, at: datetime | None = None) -> None:
         """Put every document back as it was."""

@@ -16,40 +16,52 @@ from pymongo.errors import PyMongoError
 
 from dispatch.records import Job
 from mongo import engine, landing
+from mongo.embedded import EmbeddedMongo
 from tests.faults.cable import Cable, Cut, strung
 from tests.faults.landing_scenarios import JUDGE_ERROR, LAST_ATTEMPT, S1, SCENARIOS, Scenario
 from tests.faults.landing_world import Snapshot, World, connected
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cable() -> Cable:
     return Cable()
 
 
-@pytest.fixture
-def world(
-    mongo_uri: str, mongo_client: MongoClient[dict[str, Any]], cable: Cable
+@pytest.fixture(scope="module")
+def course(
+    mongod: EmbeddedMongo, mongo_client: MongoClient[dict[str, Any]], cable: Cable
 ) -> Iterator[World]:
-    with connected(mongo_uri, mongo_client, cable) as made, strung(cable):
+    uri = mongod.uri_for("cut")
+    with connected(uri, mongo_client, cable) as made, strung(cable):
         yield made
+        mongo_client.drop_database("cut")
 
 
-def undisturbed(world: World, cable: Cable, scenario: Scenario) -> tuple[Snapshot, Job, Any]:
-    """Land once without a fault; return (everything before it, the lease, what is left)."""
+@pytest.fixture
+def world(course: World) -> World:
+    course.empty()
+    return course
+
+
+def undisturbed(
+    world: World, cable: Cable, scenario: Scenario
+) -> tuple[Snapshot, Job, Any, list[Cut]]:
+    """Land once without a fault; return (all before it, the lease, what is left, the cuts)."""
     scenario.prepare(world)
     before, lease = world.snapshot(), scenario.lease(world)
     with cable.watched():
         assert scenario.act(world, lease)
-    assert len(cable.writes) == scenario.writes, cable.writes
+    writes = len(cable.writes)
+    assert writes >= scenario.writes_min, cable.writes
     world.maintain()
     assert world.wrong() == []
-    return before, lease, world.digest()
+    return before, lease, world.digest(), cuts(writes)
 
 
-def cuts(scenario: Scenario) -> list[Cut]:
+def cuts(writes: int) -> list[Cut]:
     return [
         Cut(write=write, after=after, for_good=for_good)
-        for write in range(1, scenario.writes + 1)
+        for write in range(1, writes + 1)
         for after in (False, True)
         for for_good in (False, True)
     ]
@@ -65,9 +77,9 @@ def disturbed(world: World, cable: Cable, scenario: Scenario, lease: Job, cut: C
 @pytest.mark.parametrize("finish", ["resend", "hand_over"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_i6_cut_at_every_write(world: World, cable: Cable, scenario: Scenario, finish: str) -> None:
-    before, lease, expected = undisturbed(world, cable, scenario)
+    before, lease, expected, every = undisturbed(world, cable, scenario)
     at = world.clock()
-    for cut in cuts(scenario):
+    for cut in every:
         world.restore(before, at=at)
         disturbed(world, cable, scenario, lease, cut)
         getattr(scenario, finish)(world, lease)
@@ -78,15 +90,14 @@ def test_i6_cut_at_every_write(world: World, cable: Cable, scenario: Scenario, f
 
 def test_i6_the_last_attempt_cut_at_every_write(world: World, cable: Cable) -> None:
     """A result that was stored stands; without one the submission ends as a judge error."""
-    empty, start = world.snapshot(), world.clock()
     JUDGE_ERROR.prepare(world)
     assert JUDGE_ERROR.act(world, JUDGE_ERROR.lease(world))
     judge_error = world.digest()
-    world.restore(empty, at=start)
-    before, lease, verdict = undisturbed(world, cable, LAST_ATTEMPT)
+    world.empty()
+    before, lease, verdict, every = undisturbed(world, cable, LAST_ATTEMPT)
     at = world.clock()
     stored = set()
-    for cut in cuts(LAST_ATTEMPT):
+    for cut in every:
         world.restore(before, at=at)
         disturbed(world, cable, LAST_ATTEMPT, lease, cut)
         kept = engine.submissions().find_one({"_id": S1})
@@ -114,7 +125,7 @@ def test_the_harness_sees_an_increment(
     assert scenario.act(world, lease)
     expected = world.digest()
     differing = []
-    for cut in cuts(scenario):
+    for cut in cuts(scenario.writes_min):
         world.restore(before, at=at)
         disturbed(world, cable, scenario, lease, cut)
         scenario.resend(world, lease)

@@ -19,6 +19,7 @@ from pymongo.errors import PyMongoError
 from pymongo.monitoring import CommandStartedEvent
 
 from mongo import engine
+from mongo.embedded import EmbeddedMongo
 from tests.faults.cable import Cable
 from tests.faults.landing_scenarios import SCENARIOS, Scenario
 from tests.faults.landing_world import World, connected
@@ -79,23 +80,29 @@ class Striker(Cable):
         )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def striker(mongo_client: MongoClient[dict[str, Any]]) -> Iterator[Striker]:
     yield Striker(mongo_client)
     mongo_client.admin.command("configureFailPoint", "failCommand", mode="off")
 
 
-@pytest.fixture
-def world(
-    mongo_uri: str,
-    mongo_client: MongoClient[dict[str, Any]],
-    striker: Striker,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture(scope="module")
+def course(
+    mongod: EmbeddedMongo, mongo_client: MongoClient[dict[str, Any]], striker: Striker
 ) -> Iterator[World]:
-    # What the driver waits before it looks for a server that hung up: seconds over all cases.
-    monkeypatch.setattr(pymongo.common, "MIN_HEARTBEAT_INTERVAL", 0.01)
-    with connected(mongo_uri, mongo_client, striker, serverMonitoringMode="poll") as made:
-        yield made
+    uri = mongod.uri_for("struck")
+    with pytest.MonkeyPatch.context() as patch:
+        # What the driver waits before it looks for a server that hung up: seconds over all cases.
+        patch.setattr(pymongo.common, "MIN_HEARTBEAT_INTERVAL", 0.01)
+        with connected(uri, mongo_client, striker, serverMonitoringMode="poll") as made:
+            yield made
+            mongo_client.drop_database("struck")
+
+
+@pytest.fixture
+def world(course: World) -> World:
+    course.empty()
+    return course
 
 
 def strike_at_each_write(
@@ -106,10 +113,11 @@ def strike_at_each_write(
     before, lease, at = world.snapshot(), scenario.lease(world), world.clock()
     with striker.watched():
         assert scenario.act(world, lease)
-    assert len(striker.writes) == scenario.writes, striker.writes
+    writes = len(striker.writes)
+    assert writes >= scenario.writes_min, striker.writes
     world.maintain()
     expected = world.digest()
-    for write in range(1, scenario.writes + 1):
+    for write in range(1, writes + 1):
         world.restore(before, at=at)
         striker.strike, striker.at = strike, write
         done = False
@@ -132,7 +140,7 @@ def test_i6_struck_at_every_write(
     noticed = [not done for done in strike_at_each_write(world, striker, scenario, strike)]
     # A judge error's landing is begun again from any failure; else only a lost end may pass: a
     # resend is then told that it had landed.
-    assert sum(noticed) >= scenario.writes - 1
+    assert sum(noticed) >= len(noticed) - 1
 
 
 @pytest.mark.parametrize("strike", SOFT, ids=lambda strike: strike.name)

@@ -18,6 +18,7 @@ import pytest
 from pymongo import MongoClient
 
 from dispatch.records import Job
+from mongo.embedded import EmbeddedMongo
 from tests.factories import result_body
 from tests.faults.cable import Cable
 from tests.faults.dying_service import Death, serve
@@ -30,17 +31,25 @@ _forkserver = multiprocessing.get_context("forkserver")
 _forkserver.set_forkserver_preload(["tests.faults.dying_service"])
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cable() -> Cable:
     return Cable()
 
 
-@pytest.fixture
-def world(
-    mongo_uri: str, mongo_client: MongoClient[dict[str, Any]], cable: Cable
+@pytest.fixture(scope="module")
+def course(
+    mongod: EmbeddedMongo, mongo_client: MongoClient[dict[str, Any]], cable: Cable
 ) -> Iterator[World]:
-    with connected(mongo_uri, mongo_client, cable) as made:
+    uri = mongod.uri_for("killed")
+    with connected(uri, mongo_client, cable) as made:
         yield made
+        mongo_client.drop_database("killed")
+
+
+@pytest.fixture
+def world(course: World) -> World:
+    course.empty()
+    return course
 
 
 @contextmanager
@@ -87,11 +96,12 @@ def test_i6_killed_at_every_write(world: World, cable: Cable, scenario: Scenario
     before, lease, at = world.snapshot(), scenario.lease(world), world.clock()
     with cable.watched():
         assert scenario.act(world, lease)
-    assert len(cable.writes) == scenario.writes, cable.writes
+    writes = len(cable.writes)
+    assert writes >= scenario.writes_min, cable.writes
     world.maintain()
     expected = world.digest()
     route = rf"(PUT|GET) /runners/{world.runner.runner_id}/.*"
-    for write in range(1, scenario.writes + 1):
+    for write in range(1, writes + 1):
         for after in (False, True):
             world.restore(before, at=at)
             death = Death(route=route, write=write, after=after)

@@ -1,0 +1,1 @@
+"""Measurements: ours beside their floor, in one run."""

@@ -1,0 +1,46 @@
+"""What a page says after something was done.
+
+Guarantees: only sentences of this table are shown, whatever an address holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+from flask import redirect, request, url_for
+from flask.typing import ResponseReturnValue
+
+from console.session import current_session
+
+log = structlog.get_logger("console")
+
+NOTICES = {
+    "paused": "The queue is paused. What runners hold goes on.",
+    "resumed": "The queue hands out jobs again.",
+    "revoked": "The runner is revoked. What it holds goes to others when its leases end.",
+    "rejudge": "A fresh judging is on its way. Until it lands, the earlier result counts.",
+    "rejudges": "The rejudge has begun. It goes on by itself, also when nobody looks.",
+    "rejudge_hold": "The rejudge is paused. What runners hold still lands.",
+    "rejudge_release": "The rejudge goes on.",
+    "rejudge_cancel": "The rejudge is cancelled. What was not claimed yet keeps its old result.",
+    "rejudge_apply": "The new verdicts count from now on.",
+    "rejudge_discard": "The new verdicts are dropped. Every grade is as it was.",
+}
+
+
+def after(did: str, endpoint: str, **values: Any) -> ResponseReturnValue:
+    """Log what was done and by whom, and send the browser to a page that says so."""
+    log.info("console_action", did=did, by=actor(), **values)
+    return redirect(url_for(endpoint, did=did, **values), 303)
+
+
+def notice() -> str | None:
+    """Return what this page is to say first."""
+    return NOTICES.get(request.args.get("did", ""))
+
+
+def actor() -> str:
+    """Return how the books name whoever is signed in."""
+    session = current_session()
+    return "console" if session is None else f"console, key {session.key_mark}"

@@ -1,0 +1,132 @@
+"""What the queue's own books say, for people: what runners hold, and how the queue fared lately.
+
+Guarantees: reads, and one small sample a minute; leases never ask here. A sample is written once,
+however many processes come by, and is forgotten after a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from pymongo import WriteConcern
+from pymongo.collection import Collection
+from pymongo.errors import DuplicateKeyError
+
+from dispatch import states
+from dispatch.queue import Queue
+from dispatch.records import Job
+from dispatch.states import State
+
+SAMPLES_KEPT = timedelta(days=1)
+HELD_JOBS_MAX = 2_000
+_LEASED = {states.CLAIM.event, states.RECLAIM.event}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """A job under a lease, as people see it. `since` is when that lease began, if still known."""
+
+    job: Job
+    since: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """The queue in one minute: jobs that waited, jobs under a lease, jobs that were done."""
+
+    at: datetime
+    pending: int
+    held: int
+    done: int
+
+
+def held_jobs(queue: Queue) -> dict[str, list[Held]]:
+    """Return runner id to what the runner holds, over all runners, in order of their job ids."""
+    found = queue.jobs.jobs.find(
+        {"state": {"$in": [state.value for state in states.HELD]}, "leased_by": {"$type": "string"}}
+    )
+    held: dict[str, list[Held]] = {}
+    for document in found.sort("job_id", 1).limit(HELD_JOBS_MAX):
+        job = Job.from_document(document)
+        if job.leased_by is not None:
+            held.setdefault(job.leased_by, []).append(Held(job=job, since=_leased_at(job)))
+    return held
+
+
+def _leased_at(job: Job) -> datetime | None:
+    for entry in reversed(job.history):
+        if entry["event"] in _LEASED and entry.get("runner_id") == job.leased_by:
+            at: datetime = entry["at"]
+            return at
+    return None
+
+
+def create_indexes(queue: Queue) -> None:
+    """Create what is missing. Safe to repeat."""
+    _samples(queue).create_index(
+        # Forgets samples that no chart shows any more.
+        "at",
+        name="old",
+        expireAfterSeconds=int(SAMPLES_KEPT.total_seconds()),
+    )
+    queue.jobs.jobs.create_index(
+        # Jobs done lately, for the throughput: the done ones are most of the collection.
+        "done_at",
+        name="done_at",
+        partialFilterExpression={"done_at": {"$exists": True}},
+    )
+
+
+def record_sample(queue: Queue, now: datetime) -> None:
+    """Note how the queue stands in this minute, unless somebody has."""
+    minute = now.replace(second=0, microsecond=0)
+    samples = _samples(queue)
+    if samples.find_one({"_id": minute}, {"_id": 1}) is not None:
+        return
+    sample = take_sample(queue, now)
+    try:
+        samples.insert_one(
+            {
+                "_id": minute,
+                "at": now,
+                "pending": sample.pending,
+                "held": sample.held,
+                "done": sample.done,
+            }
+        )
+    except DuplicateKeyError:
+        return  # another process came first in this minute
+
+
+def take_sample(queue: Queue, now: datetime) -> Sample:
+    """Return how the queue stands now; `done` counts the jobs done within the last minute."""
+    counts = {State.PENDING.value: 0, State.LEASED.value: 0, State.LANDING.value: 0}
+    for group in queue.jobs.depth():
+        counts[group["state"]] += group["count"]
+    return Sample(
+        at=now,
+        pending=counts[State.PENDING.value],
+        held=counts[State.LEASED.value] + counts[State.LANDING.value],
+        done=done_since(queue, now - timedelta(minutes=1)),
+    )
+
+
+def done_since(queue: Queue, since: datetime) -> int:
+    """Return how many jobs were done after `since` and have not been rejudged from then on."""
+    return queue.jobs.jobs.count_documents({"done_at": {"$gt": since}})
+
+
+def samples_since(queue: Queue, since: datetime) -> Sequence[Sample]:
+    """Return the samples taken after `since`, the oldest first."""
+    found = _samples(queue).find({"at": {"$gt": since}}, {"_id": 0}).sort("at", 1)
+    return [Sample(**document) for document in found]
+
+
+def _samples(queue: Queue) -> Collection[dict[str, Any]]:
+    # Losing a sample in a failover costs a point of a chart.
+    return queue.jobs.jobs.database.get_collection("queue_samples").with_options(
+        write_concern=WriteConcern(1)
+    )

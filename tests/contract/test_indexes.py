@@ -1,0 +1,195 @@
+"""The queue's queries use their indexes at 10,000 jobs: what is run is caught, then explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+from pymongo.monitoring import CommandListener, CommandStartedEvent
+
+from dispatch.lease import LeaseRules
+from dispatch.queue import Queue, open_queue
+from mongo.embedded import EmbeddedMongo
+from tests.stateful.bench import HANDED_OUT
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+DATABASE = "queue_of_ten_thousand"
+DONE, LEASED, PENDING, ORPHANS, EXHAUSTED = 8_000, 1_000, 980, 10, 10
+LIMIT = 32
+PLANNING_KEYS = 40
+"""Seeks, and a first work of each of the index ranges that are merged."""
+
+
+class Listener(CommandListener):
+    """Keeps the commands that are sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        if event.command_name in ("find", "update", "findAndModify", "aggregate"):
+            self.sent.append(dict(event.command))
+
+    def succeeded(self, event: Any) -> None: ...
+
+    def failed(self, event: Any) -> None: ...
+
+
+@dataclass
+class Work:
+    """What the server did for a command."""
+
+    stages: set[str]
+    keys: int
+    documents: int
+
+
+@dataclass
+class TenThousand:
+    """The full queue, and what its commands cost."""
+
+    queue: Queue
+    database: Database[dict[str, Any]]
+    listener: Listener
+
+    def work(self, call: Callable[[], Any]) -> Work:
+        """Make a call that sends one command, and have the server explain it."""
+        self.listener.sent.clear()
+        call()
+        (command,) = self.listener.sent
+        for name in ("lsid", "$clusterTime", "$db", "txnNumber", "writeConcern"):
+            command.pop(name, None)
+        explained = self.database.command("explain", command, verbosity="executionStats")
+        stats = explained["executionStats"]
+        stages: set[str] = set()
+        _collect(stats["executionStages"], stages)
+        return Work(stages, stats["totalKeysExamined"], stats["totalDocsExamined"])
+
+
+def _collect(stage: dict[str, Any], stages: set[str]) -> None:
+    stages.add(stage["stage"])
+    inner = [stage.get("inputStage"), *stage.get("inputStages", [])]
+    for below in inner:
+        if below is not None:
+            _collect(below, stages)
+
+
+def _jobs() -> Iterator[dict[str, Any]]:
+    """Done jobs, leases under way, a line, orphans, and orphans with no attempt left."""
+    number = 0
+    for count, fields in (
+        (DONE, {"state": "done", "lease_deadline": -1, "outcome": "verdict", "leased_by": "A"}),
+        (LEASED, {"state": "leased", "lease_deadline": 1, "attempts": 1}),
+        (PENDING, {"state": "pending"}),
+        (ORPHANS, {"state": "leased", "lease_deadline": -1, "attempts": 1}),
+        (EXHAUSTED, {"state": "landing", "lease_deadline": -1, "attempts": 3}),
+    ):
+        for _ in range(count):
+            number += 1
+            made = {
+                "_id": f"s{number}",
+                "job_id": f"jb_{number}",
+                "problem_id": number % 7,
+                "language": number % 3,
+                "priority": -10 * (number % 2),
+                "queued_at": NOW + timedelta(seconds=number),
+                "fence": 1,
+                "attempts": 0,
+                **fields,
+            }
+            if "lease_deadline" in fields:
+                offset = timedelta(seconds=number) * fields["lease_deadline"]
+                made["lease_deadline"] = NOW + offset
+            if fields["state"] in ("leased", "landing"):
+                made["leased_by"] = f"rn_{number % 50}"
+                made["lease_token"] = f"t{number}"
+                made["claim_id"] = f"c{number}"
+            if number % 100 == 0:
+                made["replaced_ids"] = [f"jb_old{number}"]
+                made["mark_due"] = 1
+            yield made
+
+
+@pytest.fixture(scope="module")
+def full(mongod: EmbeddedMongo) -> Iterator[TenThousand]:
+    listener = Listener()
+    uri = mongod.uri_for(DATABASE)
+    with MongoClient(uri, tz_aware=True, event_listeners=[listener]) as client:
+        database = client[DATABASE]
+        queue = open_queue(database, rules=LeaseRules())
+        queue.create_indexes()
+        database["jobs"].insert_many(_jobs())
+        assert database["jobs"].count_documents({}) == 10_000
+        yield TenThousand(queue, database, listener)
+        client.drop_database(DATABASE)
+
+
+READS: dict[str, tuple[Callable[[Queue], Any], int]] = {
+    # The call, and how many documents it may look at.
+    "claim: the line": (lambda q: q.jobs.pending([0, 1, 2], [], LIMIT), LIMIT + 3),
+    "claim: one language": (lambda q: q.jobs.pending([1], [], LIMIT), LIMIT),
+    "reclaim": (lambda q: q.jobs.orphans(NOW, [0, 1, 2], [], LIMIT), ORPHANS + EXHAUSTED),
+    "exhaust": (lambda q: q.jobs.exhausted(NOW, LIMIT), ORPHANS + EXHAUSTED),
+    "heartbeat: renew": (lambda q: q.jobs.renew("rn_7", ["jb_8007", "jb_8057"], NOW), 25),
+    "heartbeat: lost": (lambda q: q.jobs.held_by("rn_7", ["jb_8007", "jb_8057"]), 25),
+    "by job id": (lambda q: q.jobs.by_job_id("jb_9000"), 1),
+    "by claim id": (lambda q: q.jobs.by_claim_id("rn_7", "c8007"), 1),
+    "replaced": (lambda q: q.jobs.was_replaced("jb_old100"), 1),
+    "marks due": (lambda q: q.jobs.marks_due(LIMIT), LIMIT),
+    "of a submission": (lambda q: q.jobs.get("s17"), 1),
+    "without a job": (lambda q: q.jobs.without_job(["s1", "s2", "none"]), 3),
+    "holders": (lambda q: q.jobs.holders(), LEASED + ORPHANS + EXHAUSTED),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_seeks(full: TenThousand, name: str) -> None:
+    call, documents_max = READS[name]
+    work = full.work(lambda: call(full.queue))
+    assert "COLLSCAN" not in work.stages
+    assert "SORT" not in work.stages, "sorted in memory"
+    assert work.documents <= documents_max
+    assert work.keys <= documents_max + PLANNING_KEYS
+
+
+def test_the_claims_write_looks_at_one_document(full: TenThousand) -> None:
+    (job,) = full.queue.jobs.pending([0], [], 1)
+    work = full.work(
+        lambda: full.queue.jobs.claim(
+            job,
+            runner_id="rn_x",
+            lease_token="t",
+            claim_id=None,
+            handed_out=HANDED_OUT,
+            now=NOW,
+        )
+    )
+    assert "COLLSCAN" not in work.stages
+    assert work.documents <= 1
+
+
+def test_the_depth_of_the_queue_does_not_read_what_is_done(full: TenThousand) -> None:
+    full.listener.sent.clear()
+    depth = full.queue.jobs.depth()
+    assert sum(entry["count"] for entry in depth) == 10_000 - DONE
+    (command,) = full.listener.sent
+    pipeline = command["pipeline"]
+    explained = full.database.command(
+        "explain",
+        {"aggregate": "jobs", "pipeline": pipeline, "cursor": {}},
+        verbosity="executionStats",
+    )
+    assert "COLLSCAN" not in str(explained)
+
+
+def test_every_index_is_there_once_however_often_made(full: TenThousand) -> None:
+    before = full.database["jobs"].index_information()
+    full.queue.create_indexes()
+    assert full.database["jobs"].index_information() == before
+    assert before["job_id"]["unique"]
+    assert before["claim_id"]["unique"]
