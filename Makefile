@@ -5,7 +5,7 @@ CODE := $(wildcard dispatch mongo api console runner demo app.py cli.py local.py
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve runner test lint format lock clean
+.PHONY: help setup demo serve runner test soak lint format lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -24,6 +24,10 @@ runner: setup ## one reference runner; needs BACKEND_URL and RUNNER_REGISTRATION
 
 test: setup ## all tests
 	@$(PY) -m pytest $(ARGS)
+
+soak: setup ## the long runs: the model test for hours' worth of steps, 5,000 jobs at once
+	@HYPOTHESIS_PROFILE=soak JUDGE_CONCURRENCY_JOBS=5000 JUDGE_CROWD_S=60 $(PY) -m pytest \
+		-o timeout=7200 tests/stateful tests/concurrency $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import contracts
 	@$(PY) -m ruff check .

@@ -35,7 +35,6 @@ from gunicorn.workers.gthread import _DEFER, ThreadWorker
 HEADER_BYTES_AWAITED = 16 * 1024
 # A body that keeps to this rate is never too slow.
 BODY_BYTES_PER_S = 1024
-LINGER_S = 1.0
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -217,6 +216,8 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     body_s = 30.0
     # For one piece of an answer; as long as a runner waits for a whole download.
     answer_s = 120.0
+    # For a client to hang up after its last answer.
+    linger_s = 1.0
 
     def load_wsgi(self) -> None:
         """Load the service."""
@@ -228,7 +229,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
         outcome = self._handle(conn)
         if outcome is not True and outcome is not _DEFER:
             # Here rather than in the main loop, which others need: a client may stay to linger.
-            close_graceful(conn.sock, timeout=LINGER_S)
+            close_graceful(conn.sock, timeout=self.linger_s)
         return outcome
 
     def _handle(self, conn: Any) -> Any:
@@ -246,9 +247,6 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
             return False
         if arrived or not self.alive:
             return super().handle(conn)
-        if unreader.header_is_late():
-            self.handle_error(None, conn.sock, conn.client, RequestTimeout())
-            return False
         # The poller waits for the rest.
         return _DEFER
 
@@ -272,7 +270,7 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
 
     def murder_pending(self) -> None:
         """Close the connections whose header is late."""
-        for conn in [conn for conn in self.pending_conns if False]:
+        for conn in [conn for conn in self.pending_conns if conn.parser.unreader.header_is_late()]:
             self.pending_conns.remove(conn)
             self.poller.unregister(conn.sock)
             self.nr_conns -= 1

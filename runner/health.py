@@ -59,7 +59,7 @@ class Health:
             # Jobs that were under way together fail together: they count as one failure.
             if self._pause_s == 0:
                 self._pause_s = PAUSE_S_MIN
-            elif begun_at_s >= self._failed_at_s:
+            elif begun_at_s > self._failed_at_s:
                 self._pause_s = min(PAUSE_S_MAX, 2 * self._pause_s)
             self._failed_at_s = self._clock()
             pause_s = self._pause_s

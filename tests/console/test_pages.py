@@ -320,7 +320,7 @@ def test_output_that_is_no_text_is_shown_by_stand_ins_and_cut(
         service,
         runner,
         case_body("AC", stdout="a\x00b\x1b[2J\u202ec"),
-        case_body("AC", stdout=big, stderr="x" + "\u20ac" * SHOWN_BYTES_MAX),
+        case_body("AC", stdout=big, stderr="xy" + "\u20ac" * SHOWN_BYTES_MAX),
     )
     page = operator.page("/console/submissions/sn_1/cases/0/0")
     assert "a\u2400b\u241b[2J" in page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -12,11 +14,13 @@ import httpx
 import pytest
 
 from runner.client import RunnerClient
+from runner.health import PAUSE_S_MAX, PAUSE_S_MIN, Health
 from runner.isolation import Slot
 from runner.jobrun import JobControl, JobRunner, Stop
 from runner.loop import Finish, Loop
 from runner.process import JobStoppedError
 from runner.testdata import TestDataCache
+from runner.wire import CaseReport, Verdict
 from tests.runner.fake_service import FakeService
 from tests.runner.support import sha256
 
@@ -26,11 +30,22 @@ SLEEP = b"import time\ntime.sleep(60)"
 
 
 @dataclass
+class Clock:
+    """The time of pauses after failures; it stands until it is set."""
+
+    now_s: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
 class Scene:
     """One runner at work for a fake service, in threads of this process."""
 
     service: FakeService
     loop: Loop
+    clock: Clock
     slept: list[float]
     finish: list[Finish] = field(default_factory=list)
 
@@ -54,7 +69,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(bench, slot, tmp_path) -> Scene:
+def scene(bench, slot, tmp_path, monkeypatch) -> Scene:
     service = FakeService()
     slept: list[float] = []
     client = RunnerClient(
@@ -62,10 +77,13 @@ def scene(bench, slot, tmp_path) -> Scene:
     )
     client.register("t", "n")
     cache = TestDataCache(tmp_path / "cache")
-    jobs = JobRunner(client=client, executor=bench.executor, cache=cache)
+    clock = Clock()
+    health = Health(clock)
+    jobs = JobRunner(client=client, executor=bench.executor, cache=cache, health=health)
     slots = [slot, Slot(index=1, uid=None if slot.uid is None else slot.uid + 1)]
-    loop = Loop(client=client, jobs=jobs, slots=slots, poll_interval_s=0.02)
-    return Scene(service=service, loop=loop, slept=slept)
+    monkeypatch.setattr("runner.loop.SLOT_WAIT_S", 0.02)
+    loop = Loop(client=client, jobs=jobs, slots=slots, health=health, poll_interval_s=0.02)
+    return Scene(service=service, loop=loop, clock=clock, slept=slept)
 
 
 def test_jobs_are_judged_and_reported(scene):
@@ -233,6 +251,118 @@ def test_a_failure_of_the_runner_itself_gives_the_job_back(scene, monkeypatch, c
     assert abort["reason"] == "prep_failed"
     printed = capsys.readouterr()
     assert "ZeroDivisionError" in printed.out + printed.err
+
+
+def _claims(scene: Scene) -> int:
+    """How many jobs were handed out."""
+    return sum(len(scene.service.got(verb)) for verb in ("complete", "abort"))
+
+
+def _one_more_claim(scene: Scene, pause_s: float) -> None:
+    """No job is claimed until the pause is over, and then one."""
+    before, left = _claims(scene), len(scene.service.offers)
+    scene.clock.now_s += pause_s - 0.1
+    threading.Event().wait(0.2)
+    assert len(scene.service.offers) == left
+    scene.clock.now_s += 0.1
+    _until(lambda: _claims(scene) == before + 1)
+    _until(lambda: scene.loop.active_job_ids() == [])
+    threading.Event().wait(0.1)
+    assert len(scene.service.offers) == left - 1
+
+
+def test_a_runner_that_fails_does_not_burn_the_queue(scene, monkeypatch, capsys):
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    failing = True
+    real = TestDataCache.open
+
+    def open_testdata(*args):
+        if failing:
+            raise full
+        return real(*args)
+
+    monkeypatch.setattr(TestDataCache, "open", open_testdata)
+    for number in range(10):
+        scene.service.add_job(f"jb_{number}", RIGHT, CASE)
+    with scene.running():
+        _until(lambda: not scene.loop._health.well)
+        _until(lambda: scene.loop.active_job_ids() == [])
+        # Both slots may have taken one before either failed; they count as one failure.
+        assert len(scene.service.offers) >= 8
+        _one_more_claim(scene, 3)
+        _one_more_claim(scene, 6)
+        _one_more_claim(scene, 12)
+        failing = False
+        scene.clock.now_s += 24
+        # Well again: the rest needs no further time.
+        _until(lambda: not scene.service.offers)
+    assert {abort["reason"] for abort in scene.service.got("abort")} == {"prep_failed"}
+    told = capsys.readouterr()
+    assert "runner_unwell" in told.out + told.err
+    assert "No space left on device" in told.out + told.err
+
+
+@pytest.mark.parametrize("fault", [{"code_url": "/files/nowhere"}, {"testdata_url": "/nowhere"}])
+def test_what_cannot_be_had_makes_a_runner_pause(scene, fault):
+    scene.service.add_job("jb_1", RIGHT, CASE, **fault)
+    with scene.running():
+        scene.service.wait_for("abort")
+        assert not scene.loop._health.well
+
+
+def test_a_case_that_the_runner_could_not_judge_makes_it_pause(scene, monkeypatch):
+    unjudged = CaseReport(
+        status=Verdict.JE, exit_code=0, stdout="", stderr="", exec_time_ms=0, memory_kib=0
+    )
+    monkeypatch.setattr(
+        "runner.jobrun.judge_cases",
+        lambda *_: [[unjudged]],
+    )
+    scene.service.add_job("jb_1", RIGHT, CASE)
+    with scene.running():
+        scene.service.wait_for("complete")
+        assert not scene.loop._health.well
+
+
+@pytest.mark.parametrize("fault", [{"language": 7}, {"checker": "a custom one"}])
+def test_what_is_rejected_is_no_failure_of_the_runner(scene, fault):
+    scene.service.add_job("jb_1", RIGHT, CASE, **fault)
+    with scene.running():
+        scene.service.wait_for("abort")
+        assert scene.loop._health.well
+
+
+def test_a_drain_waits_for_no_pause(scene):
+    scene.loop._health.failed("a full disk", begun_at_s=0)
+    with scene.running():
+        pass
+    assert scene.finish == [Finish.DRAINED]
+
+
+def test_pauses_double_up_to_their_bound_and_end_with_a_job_judged():
+    clock = Clock()
+    health = Health(clock)
+    pauses = []
+    for _ in range(7):
+        health.failed("x", begun_at_s=clock.now_s)
+        pauses.append(health.pause_left_s())
+        clock.now_s += pauses[-1]
+        assert health.pause_left_s() == 0
+    assert pauses == [PAUSE_S_MIN, 6, 12, 24, 48, PAUSE_S_MAX, PAUSE_S_MAX]
+    health.judged()
+    assert health.well
+    health.failed("x", begun_at_s=clock.now_s)
+    assert health.pause_left_s() == PAUSE_S_MIN
+
+
+def test_jobs_that_fail_together_are_one_failure():
+    clock = Clock()
+    health = Health(clock)
+    begun_at_s = clock.now_s
+    for _ in range(8):
+        clock.now_s += 1
+        health.failed("x", begun_at_s=begun_at_s)
+    assert health.pause_left_s() == PAUSE_S_MIN
 
 
 def test_a_result_that_the_service_calls_invalid_goes_back(scene):

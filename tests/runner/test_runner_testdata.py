@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import struct
 import threading
+import time
 import tracemalloc
 import warnings
 import zipfile
@@ -109,6 +111,54 @@ def test_the_longest_unused_goes_first_and_who_has_it_open_keeps_it(tmp_path):
             cache.open(sha256(blob), Source(blob)).__exit__(None, None, None)
         assert {path.stem for path in tmp_path.iterdir()} == {sha256(blob) for blob in sets[1:]}
         assert len(first.input(0, 0)) == 1000
+
+
+def test_what_a_killed_runner_left_is_removed_and_what_is_under_way_stays(tmp_path):
+    old, new = tmp_path / "partial-old", tmp_path / "partial-new"
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (time.time() - 3601,) * 2)
+    TestDataCache(tmp_path)
+    assert list(tmp_path.iterdir()) == [new]
+
+
+def test_downloads_under_way_take_room_too(tmp_path):
+    sets = [testdata_zip([[(os.urandom(1000), b"")]]) for _ in range(2)]
+    cache = TestDataCache(tmp_path, bytes_max=2 * len(sets[0]) + 100)
+    (tmp_path / "partial-of-another-runner").write_bytes(bytes(len(sets[0])))
+    for blob in sets:
+        cache.open(sha256(blob), Source(blob)).__exit__(None, None, None)
+    assert {path.stem for path in tmp_path.glob("*.zip")} == {sha256(sets[1])}
+
+
+@pytest.mark.parametrize("step", ["runner.testdata._sha256_of", "os.utime", "zipfile.ZipFile"])
+def test_what_another_runner_evicts_meanwhile_is_fetched_again(cache, tmp_path, monkeypatch, step):
+    source = Source()
+    cache.open(sha256(DATA), source).__exit__(None, None, None)
+    module, _, name = step.rpartition(".")
+    real = getattr(importlib.import_module(module), name)
+    evictions = []
+
+    def evicted(path, *args):
+        if not evictions:
+            evictions.append(path)
+            os.unlink(path)
+        return real(path, *args)
+
+    monkeypatch.setattr(step, evicted)
+    with cache.open(sha256(DATA), source) as data:
+        assert data.input(0, 0) == b"1"
+    assert source.count == 2
+
+
+def test_a_cache_that_keeps_nothing_is_given_up_on(cache, monkeypatch):
+    def gone(path):
+        raise FileNotFoundError
+
+    monkeypatch.setattr("os.utime", gone)
+    source = Source()
+    with pytest.raises(TestDataError, match="as fast as"):
+        cache.open(sha256(DATA), source)
 
 
 def test_not_a_zip(tmp_path):
