@@ -26,7 +26,7 @@ test: setup ## all tests
 	@$(PY) -m pytest $(ARGS)
 
 soak: setup ## the long runs: the model test for hours' worth of steps, 5,000 jobs at once
-	@HYPOTHESIS_PROFILE=soak JUDGE_CONCURRENCY_JOBS=5000 JUDGE_CROWD_S=60 $(PY) -m pytest \
+	@HYPOTHESIS_PROFILE=soak JUDGE_CONCURRENCY_JOBS=5000 LANDING_S=60 $(PY) -m pytest \
 		-o timeout=7200 tests/stateful tests/concurrency $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import contracts
