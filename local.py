@@ -81,7 +81,8 @@ def _make_key(path: Path) -> str:
         if key := _read(path):
             return key
         draft = path.with_suffix(".new")
-        with open(draft, "w", opener=_private) as file:
+        draft.unlink(missing_ok=True)  # A killed process may have left it.
+        with open(draft, "x", opener=_private) as file:
             file.write(secrets.token_urlsafe(32) + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -161,7 +161,7 @@ def read(submission_id: str) -> ResponseReturnValue:
         waiting.hold(judged, query.wait)
     view = services().judge.view_submission(submission_id)
     job = services().queue.jobs.get(submission_id)
-    view["waits_because"] = _waits_because(view, job)
+    view["waits_because"] = waits_because(view, job)
     view["job"] = None if job is None else _job(job, show_runners=principal.admin)
     return jsonify(view)
 
@@ -175,7 +175,8 @@ def _require_readable(principal: Principal, submission_id: str) -> None:
         )
 
 
-def _waits_because(view: dict[str, Any], job: Job | None) -> str | None:
+def waits_because(view: dict[str, Any], job: Job | None) -> str | None:
+    """Say in one sentence why a submission has no verdict yet; None if it has one."""
     if view["status"] != Verdict.PENDING:
         return None
     if job is None:

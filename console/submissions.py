@@ -12,7 +12,7 @@ from api.errors import invalid
 from api.export_api import SubmissionsCsvQuery, SubmissionsFilter, submissions_export
 from api.schemas import SubmissionsQuery, status_of
 from api.services import services
-from api.submission_api import _waits_because
+from api.submission_api import waits_because
 from console.blueprint import console
 from console.notices import after
 from console.outputs import read_source
@@ -87,7 +87,7 @@ def submission(submission_id: str) -> ResponseReturnValue:
         view=view,
         pending=view["status"] == Verdict.PENDING,
         job=job,
-        waits_because=_waits_because(view, job),
+        waits_because=waits_because(view, job),
         names=runner_names(),
         source=read_source(submission_id),
     )

@@ -501,8 +501,8 @@ def _explain(
             begin_again = not aborting and deadline_passed(job.landing_deadline, now())
             return None if begin_again else Ended.IN_FLIGHT
         case State.DONE:
-            landed = not aborting and job.outcome is Outcome.VERDICT
-            return Ended.ALREADY_LANDED if landed else Ended.LEASE_LOST
+            # A judge error has no owner: whoever owns a job that is done has landed it.
+            return Ended.LEASE_LOST if aborting else Ended.ALREADY_LANDED
         case State.PENDING:
             return Ended.LEASE_LOST
         case _:

@@ -116,7 +116,7 @@ class Loop:
         """Whether the runner is well, or has waited long enough to try one job."""
         if self._health.well:
             return True
-        return self._health.pause_left_s() == 0
+        return self._health.pause_left_s() == 0 and not self.active_job_ids()
 
     def _poll(self, slot: Slot) -> None:
         """Ask once for a job for a free slot; where there is none, keep the polling interval."""

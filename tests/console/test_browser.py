@@ -293,7 +293,7 @@ def test_pages_fit_a_phone_and_a_beamer(
     judging: Judging, visit: Callable[..., Any], width: int, height: int, scheme: str
 ) -> None:
     submission_id = judging.submit("ada" if width > 1000 else "bob")
-    judging.judge(stdout="x" * 500)
+    judging.judge(stdout="x" * 500, memoryUsage=12_345_678, execTime=123_456)
     size = {"width": width, "height": height}
     with visit(viewport=size, color_scheme=scheme) as page:
         for path in (

@@ -13,6 +13,7 @@ from dispatch import job as verbs
 from dispatch.job import Contended, Ended
 from dispatch.records import Job
 from dispatch.runner import Runner
+from dispatch.states import Outcome, State
 from tests.contract.race import A, B, Race
 from tests.stateful.bench import HANDED_OUT, Bench, result
 
@@ -236,6 +237,36 @@ def test_i3_one_wish_sent_twice_at_once_is_one_lease(
     assert held == 1
 
 
+def test_i1_a_result_whose_submission_is_gone_is_dropped(race: Race) -> None:
+    race.do("claim")
+    race.bench.submissions.delete_one({"_id": "s1"})
+    assert complete(race) is Ended.LANDED
+    assert race.job.outcome is Outcome.DROPPED
+    # Said again, its answer having been lost, it is answered the same.
+    before = race.raw()
+    assert complete(race) is Ended.ALREADY_LANDED
+    assert race.raw() == before
+
+
+def test_i1_a_job_is_open_until_its_result_stands(race: Race) -> None:
+    race.do("claim")
+    seen = []
+
+    def look(_gate: str) -> None:
+        seen.append((race.job.state, race.job.outcome))
+
+    verbs.complete_job(
+        race.bench.queue,
+        A,
+        "jb_1",
+        result(1),
+        process_result=race.bench.landing(look),
+        now=race.now,
+    )
+    assert seen == [(State.LANDING, None)] * 3
+    assert (race.job.state, race.job.outcome) == (State.DONE, Outcome.VERDICT)
+
+
 @pytest.mark.parametrize(
     ("call", "edge", "between"),
     [
@@ -260,4 +291,4 @@ def test_looking_again_is_bounded(
     come_between(monkeypatch, race, edge, meanwhile, times=1000)
     with pytest.raises(Contended):
         call(race)
-    assert race.job.state.value == "leased"
+    assert race.job.state is State.LEASED

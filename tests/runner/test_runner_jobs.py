@@ -261,10 +261,10 @@ def _claims(scene: Scene) -> int:
 def _one_more_claim(scene: Scene, pause_s: float) -> None:
     """No job is claimed until the pause is over, and then one."""
     before, left = _claims(scene), len(scene.service.offers)
-    scene.clock.now_s += pause_s - 0.1
+    scene.clock.now_s += pause_s - 1
     threading.Event().wait(0.2)
     assert len(scene.service.offers) == left
-    scene.clock.now_s += 0.1
+    scene.clock.now_s += 1
     _until(lambda: _claims(scene) == before + 1)
     _until(lambda: scene.loop.active_job_ids() == [])
     threading.Event().wait(0.1)
@@ -288,6 +288,7 @@ def test_a_runner_that_fails_does_not_burn_the_queue(scene, monkeypatch, capsys)
         _until(lambda: not scene.loop._health.well)
         _until(lambda: scene.loop.active_job_ids() == [])
         # Both slots may have taken one before either failed; they count as one failure.
+        threading.Event().wait(0.1)
         assert len(scene.service.offers) >= 8
         _one_more_claim(scene, 3)
         _one_more_claim(scene, 6)
@@ -295,7 +296,8 @@ def test_a_runner_that_fails_does_not_burn_the_queue(scene, monkeypatch, capsys)
         failing = False
         scene.clock.now_s += 24
         # Well again: the rest needs no further time.
-        _until(lambda: not scene.service.offers)
+        _until(lambda: _claims(scene) == 10)
+    assert len(scene.service.got("complete")) >= 5
     assert {abort["reason"] for abort in scene.service.got("abort")} == {"prep_failed"}
     told = capsys.readouterr()
     assert "runner_unwell" in told.out + told.err

@@ -206,8 +206,7 @@ class Model:
             dead = job.landing_deadline is None or job.landing_deadline <= now
             return None if dead and not aborting else Ended.IN_FLIGHT
         if job.state == "done":
-            landed = job.outcome == "verdict" and not aborting
-            return Ended.ALREADY_LANDED if landed else Ended.LEASE_LOST
+            return Ended.LEASE_LOST if aborting else Ended.ALREADY_LANDED
         return None if job.state == "leased" else Ended.LEASE_LOST
 
     def begin(self, job_id: str, value: int, now: datetime) -> ModelLanding:

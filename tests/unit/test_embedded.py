@@ -180,6 +180,63 @@ def test_a_killed_owner_takes_the_server_along_and_the_next_one_recovers(tmp_pat
                 assert client.judge.kept.count_documents({}) == 1
 
 
+def test_whoever_attached_sees_the_server_end_and_takes_over_on_its_port(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        owner = stack.enter_context(starter(tmp_path))
+        assert owner.stdout is not None
+        pid, _, uri = owner.stdout.readline().split()
+        server = stack.enter_context(EmbeddedMongo(tmp_path))
+        assert not server.owned
+        assert server.is_running()
+        with client_of(server) as client:
+            client.judge.kept.insert_one({"_id": 1})
+        owner.communicate(timeout=30)
+        assert not server.is_running()
+        server.start()
+        assert server.owned
+        assert server.is_running()
+        assert server.uri == uri
+        assert server.pid != int(pid)
+        with client_of(server) as client:
+            assert client.judge.kept.count_documents({}) == 1
+
+
+def test_a_server_that_is_slow_to_answer_still_runs(tmp_path: Path) -> None:
+    with EmbeddedMongo(tmp_path) as owner:
+        attached = attach_or_start(tmp_path)
+        os.kill(owner.pid, signal.SIGSTOP)
+        try:
+            assert attached.is_running()
+        finally:
+            os.kill(owner.pid, signal.SIGCONT)
+
+
+def test_a_dead_server_whose_number_another_process_has_does_not_run(tmp_path: Path) -> None:
+    with EmbeddedMongo(tmp_path) as owner:
+        attached = attach_or_start(tmp_path)
+        attached._pid = os.getpid()
+        assert attached.is_running()
+        crash(owner)
+        assert not attached.is_running()
+
+
+def test_a_port_that_another_process_took_does_not_make_a_server_run(tmp_path: Path) -> None:
+    with EmbeddedMongo(tmp_path) as owner:
+        attached = attach_or_start(tmp_path)
+        port, process = owner.port, psutil.Process(owner.pid)
+        owner.stop()
+        assert not process.is_running()
+        with squatting(port):
+            assert not attached.is_running()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc/nowhere"])
+def test_a_folder_that_cannot_be_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EmbeddedFailed, match=r"DATA_DIR: .* cannot be used: "):
+        attach_or_start(tmp_path / place)
+
+
 def test_stop_leaves_no_process_and_may_be_repeated(tmp_path: Path) -> None:
     server = attach_or_start(tmp_path)
     process = psutil.Process(server.pid)

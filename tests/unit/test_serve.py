@@ -20,13 +20,16 @@ import psutil
 import pytest
 
 from local import kept_secret_key
+from mongo.embedded import EmbeddedMongo
+from settings import load_settings
 
 ROOT = Path(__file__).parents[2]
 SERVE = "import serve, sys; sys.exit(serve.main('tests.unit.serve_app:create_app()'))"
+WHOLE = "import serve, sys; sys.exit(serve.main())"
 NO_MONGOD = "import mongo.embedded; mongo.embedded.find_mongod = lambda: None; "
 SETTINGS = (
     *("MONGODB_URI", "SECRET_KEY", "DATA_DIR", "HOST", "PORT"),
-    *("WEB_CONCURRENCY", "PROMETHEUS_MULTIPROC_DIR"),
+    *("WEB_CONCURRENCY", "WEB_THREADS", "WAITERS_MAX", "PROMETHEUS_MULTIPROC_DIR"),
 )
 
 
@@ -85,6 +88,15 @@ def serving(folder: Path, *, script: str = SERVE, **settings: str) -> Iterator[S
             yield service
         finally:
             process.kill()
+
+
+def status(service: Service, path: str) -> int:
+    """The status of an answer; 0 if there is none."""
+    assert service.process.poll() is None, service.errors.read_text()
+    try:
+        return httpx.get(f"{service.url}{path}", timeout=30).status_code
+    except httpx.HTTPError:
+        return 0
 
 
 def gone(processes: list[psutil.Process]) -> bool:
@@ -164,6 +176,13 @@ def test_without_mongod_it_says_loudly_that_nothing_survives(tmp_path: Path) -> 
         ({"PORT": "eighty"}, "PORT"),
         ({"MONGODB_URI": "mongodb://127.0.0.1:1/judge"}, "SECRET_KEY"),
         ({"SECRET_KEY": "short"}, "SECRET_KEY"),
+        ({"SECRET_KEY": " " * 32}, "SECRET_KEY"),
+        ({"SECRET_KEY": " \t" * 16 + "short"}, "SECRET_KEY"),
+        ({"WEB_CONCURRENCY": "abc"}, "WEB_CONCURRENCY"),
+        ({"WEB_CONCURRENCY": "0"}, "WEB_CONCURRENCY"),
+        ({"WEB_THREADS": "abc"}, "WEB_THREADS"),
+        ({"WEB_THREADS": "55"}, "WEB_THREADS (55) must exceed WAITERS_MAX (48)"),
+        ({"WAITERS_MAX": "57"}, "WEB_THREADS (64) must exceed WAITERS_MAX (57)"),
     ],
 )
 def test_a_wrong_setting_stops_the_start_with_one_line(
@@ -174,6 +193,66 @@ def test_a_wrong_setting_stops_the_start_with_one_line(
         (line,) = service.errors.read_text().splitlines()
         assert names in line
         assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("settings", [{"WEB_THREADS": "24", "WAITERS_MAX": "16"}, {}])
+def test_threads_may_just_suffice(settings: dict[str, str]) -> None:
+    made = load_settings(**{name.lower(): int(value) for name, value in settings.items()})
+    assert made.web_threads >= made.waiters_max + 8
+
+
+@pytest.mark.parametrize("script", [SERVE, NO_MONGOD + SERVE], ids=["mongod", "no mongod"])
+@pytest.mark.parametrize("place", ["{folder}/file/data", "/proc/nowhere"])
+def test_a_data_folder_that_cannot_be_stops_the_start_with_one_line(
+    tmp_path: Path, script: str, place: str
+) -> None:
+    (tmp_path / "file").touch()
+    with serving(tmp_path, script=script, DATA_DIR=place.format(folder=tmp_path)) as service:
+        assert service.process.wait(30) == 2
+        (line,) = (
+            line for line in service.errors.read_text().splitlines() if line and "***" not in line
+        )
+        assert line.startswith("serve: DATA_DIR: ")
+        assert "cannot be used" in line
+
+
+def test_gunicorn_by_itself_refuses_wrong_settings_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gunicorn", "--config", "gunicorn_conf.py"]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        check=False,
+        env=os.environ | {"WEB_THREADS": "many", "DATA_DIR": str(tmp_path / "data")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "WEB_THREADS" in line
+
+
+@pytest.mark.parametrize("left", ["", "\n", " \n"])
+def test_a_secret_key_that_a_power_cut_emptied_is_made_anew(tmp_path: Path, left: str) -> None:
+    (tmp_path / "secret_key").write_text(left)
+    (tmp_path / "secret_key.new").write_text("half writ")
+    key = kept_secret_key(tmp_path)
+    assert len(key) >= 32
+    assert kept_secret_key(tmp_path) == key
+    assert (tmp_path / "secret_key").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_secret_key_is_on_disk_before_it_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+
+    def fsync(handle: int) -> None:
+        name = Path(os.readlink(f"/proc/self/fd/{handle}")).name
+        synced.append((name, (tmp_path / "secret_key").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    kept_secret_key(tmp_path)
+    assert synced == [("secret_key.new", False), (tmp_path.name, True)]
 
 
 def test_the_secret_key_is_kept_and_private(tmp_path: Path) -> None:
@@ -188,6 +267,70 @@ def test_processes_that_make_the_secret_key_at_once_get_the_same_one(tmp_path: P
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         keys = set(pool.map(kept_secret_key, [tmp_path] * 64))
     assert len(keys) == 1
+
+
+@pytest.mark.usefixtures("mongod")
+def test_a_server_of_another_process_is_replaced_when_that_one_ends(tmp_path: Path) -> None:
+    """As with any command that made the store just before the service came."""
+    script = (
+        "import sys, pathlib, local; local.start_store(pathlib.Path(sys.argv[1]));"
+        "print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "data")],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as owner:
+        assert owner.stdout is not None
+        owner.stdout.readline()
+        with serving(tmp_path) as service:
+            eventually(service.is_up)
+            before = service.facts()
+            assert "mongod" not in {process.name() for process in service.family()}
+            owner.communicate(timeout=30)
+            eventually(service.is_up)
+            after = service.facts()
+            assert after["rows"] > before["rows"]
+            assert after["uri"] == before["uri"]
+            family = service.family()
+            assert "mongod" in {process.name() for process in family}
+            service.process.terminate()
+            assert service.process.wait(30) == 0
+            assert gone(family)
+
+
+@pytest.mark.parametrize("away", ["hangs", "is gone"])
+def test_a_process_that_dies_while_the_database_is_away_comes_back_with_it(
+    tmp_path: Path, away: str
+) -> None:
+    with EmbeddedMongo(tmp_path / "mongo") as server:
+        settings = {"MONGODB_URI": server.uri, "SECRET_KEY": "0123456789abcdef"}
+        with serving(tmp_path, script=WHOLE, WEB_CONCURRENCY="2", **settings) as service:
+            eventually(lambda: status(service, "/readyz") == 200)
+            (arbiter,) = psutil.Process(service.process.pid).children()
+            victim = arbiter.children()[0]
+            if away == "hangs":
+                os.kill(server.pid, signal.SIGSTOP)
+            else:
+                os.kill(server.pid, signal.SIGKILL)
+            try:
+                victim.kill()
+                boots = "database_away_at_start"
+                eventually(lambda: boots in service.errors.read_text(), 90)
+                assert service.process.poll() is None
+                assert arbiter.is_running()
+                eventually(lambda: status(service, "/readyz") == 503)
+            finally:
+                if away == "hangs":
+                    os.kill(server.pid, signal.SIGCONT)
+            server.start()
+            eventually(lambda: status(service, "/readyz") == 200, 60)
+            assert len(arbiter.children()) == 2
+            # Each of the two processes answers again.
+            for _ in range(20):
+                eventually(lambda: status(service, "/console/") != 503)
 
 
 @pytest.mark.usefixtures("mongod")
