@@ -213,7 +213,8 @@ class PatientWorker(ThreadWorker):  # type: ignore[misc]
     """gunicorn's threaded worker, whose threads wait for no header and for nothing without end."""
 
     header_s = 15.0
-    body_s = 30.0
+    # Well below a lease: even when stalled bodies hold all threads, heartbeats get through in time.
+    body_s = 10.0
     # For one piece of an answer; as long as a runner waits for a whole download.
     answer_s = 120.0
     # For a client to hang up after its last answer.

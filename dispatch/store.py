@@ -65,7 +65,10 @@ class JobStore:
 
     def by_claim_id(self, runner_id: str, claim_id: str) -> Job | None:
         """Return the job that `runner_id` took under `claim_id`, if it is still its lease."""
-        return _job(self.jobs.find_one({"leased_by": runner_id, "claim_id": claim_id}))
+        # The type is what the partial index asks for: without it, all that the runner ever did
+        # would be looked through.
+        wish = {"$eq": claim_id, "$type": "string"}
+        return _job(self.jobs.find_one({"leased_by": runner_id, "claim_id": wish}))
 
     def pending(self, languages: Sequence[int], without: Iterable[int], limit: int) -> list[Job]:
         """Return the head of the line, best first, without the problems in `without`."""

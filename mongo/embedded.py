@@ -123,7 +123,7 @@ class EmbeddedMongo:
         """
         if self._process is not None:
             return self._process.poll() is None
-        return self._pid is not None and _exists(self._pid) 
+        return self._pid is not None and _exists(self._pid) and not refuses_connections(self.port)
 
     def start(self) -> None:
         """Attach to the folder's server, or start it; return when it takes writes.

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from werkzeug.test import TestResponse
 
+from api.admin_api import HOMEWORK_BYTES_MAX
 from api.runner_api import COMPLETE_BYTES_MAX
 from tests.digest import digest
 from tests.factories import (
@@ -424,9 +425,12 @@ def test_claim_ids_that_are_refused(service: Service, job_id: str, claim_id: str
     assert service.view_job("sn_1")["state"] == "pending"
 
 
+BYTES_MAX = {"complete": COMPLETE_BYTES_MAX, "homework": HOMEWORK_BYTES_MAX}
+
+
 def test_bodies_that_are_too_large_are_413(service: Service, send: Send, job_id: str) -> None:
     for name, endpoint in ENDPOINTS.items():
-        size = COMPLETE_BYTES_MAX if name == "complete" else 2 * 1024 * 1024
+        size = BYTES_MAX.get(name, 2 * 1024 * 1024)
         body = b'{"name": "' + b"x" * size + b'"}'
         answer = send(endpoint, body)
         assert answer.status_code == 413, name

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dispatch.job import Ended
+from dispatch.states import State
 from mongo import check, engine, landing
+from tests.digest import blob_names
 from tests.factories import EPOCH, handed_out, results
 from tests.faults.landing_world import World
 
@@ -64,6 +66,22 @@ def land(submission_id: str, verdict: str = "AC", *, fence: int = 3) -> Operatio
     return operation
 
 
+def give_up(submission_id: str) -> Operation:
+    """The judge error of the same job lands: its attempts are used up."""
+
+    def operation(world: World) -> object:
+        kept = world.raw["submissions"].find_one({"_id": submission_id})
+        return world.land(
+            submission_id=submission_id,
+            job_id=kept["job_id"] if kept else "jb_gone",
+            fence=5,
+            tasks=None,
+            handed_out=None,
+        )
+
+    return operation
+
+
 def complete(submission_id: str, verdict: str) -> Operation:
     """A whole `complete` of the lease that is there."""
 
@@ -81,6 +99,12 @@ def judge_next(verdict: str) -> Operation:
         return None if job is None else world.complete(job, verdict)
 
     return operation
+
+
+def judge_after_the_lease(world: World) -> object:
+    """The runner's lease runs out, and another one judges otherwise."""
+    world.clock.advance(31)
+    return judge_next("WA")(world)
 
 
 def rejudge(submission_id: str) -> Operation:
@@ -166,6 +190,14 @@ def pending_rejudge(world: World) -> None:
     assert complete("s1", "AC")(world) is Ended.LANDED
 
 
+def no_real_result_is_lost(world: World) -> None:
+    """Whichever was stored first stands: a real result, or the judge error under a newer fence."""
+    kept = world.raw["submissions"].find_one({"_id": "s1"})
+    assert kept is not None
+    assert (kept["status"], kept["fence"]) in ((AC, 5), (JE, 5))
+    assert kept["counted"]["status"] == kept["status"]
+
+
 def shows(submission_id: str, status: int) -> Callable[[World], None]:
     def check_it(world: World) -> None:
         kept = world.raw["submissions"].find_one({"_id": submission_id})
@@ -175,6 +207,15 @@ def shows(submission_id: str, status: int) -> Callable[[World], None]:
     return check_it
 
 
+def who_holds_it_last_is_shown(world: World) -> None:
+    """A landing that woke up too late has changed nothing, and has left nothing behind."""
+    job = world.job("s1")
+    assert job.state is State.DONE
+    shows("s1", AC if job.leased_by == world.runner.runner_id else WA)(world)
+    world.maintain()
+    assert blob_names(world.raw).count("outputs/s1") == 1
+
+
 def judged_after_all(world: World) -> None:
     """Whatever waits is judged; the rejudge was asked for, so its verdict is the one shown."""
     judge_next("WA")(world)
@@ -182,7 +223,7 @@ def judged_after_all(world: World) -> None:
     shows("s1", 1)(world)
 
 
-AC, WA = 0, 1
+AC, WA, JE = 0, 1, 6
 
 PAIRS = (
     Together(name="same_problem", alike=True, operations=[land("s1"), land("s2", "WA")]),
@@ -201,10 +242,21 @@ PAIRS = (
         after=shows("s1", WA),
     ),
     Together(
+        name="a_judge_error_beside_its_job_s_result",
+        operations=[land("s1"), give_up("s1")],
+        after=no_real_result_is_lost,
+    ),
+    Together(
         name="a_result_and_a_newer_one_over_an_old",
         alike=True,
         prepare=landed("s1", "s2"),
         operations=[land("s1", "WA", fence=5), land("s2", "WA", fence=5)],
+    ),
+    Together(
+        name="a_landing_that_outlasts_its_lease",
+        prepare=leased("s1"),
+        operations=[complete("s1", "AC"), judge_after_the_lease],
+        after=who_holds_it_last_is_shown,
     ),
     Together(
         name="rejudge",

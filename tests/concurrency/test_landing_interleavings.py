@@ -196,6 +196,11 @@ MUTANTS: dict[str, tuple[ModuleType, list[tuple[str, str]], str]] = {
         [(RESULT_GUARD, 'filter_ = {"_id": submission_id, **guard}')],
         "a_slow_landing_and_a_newer_one",
     ),
+    "a judge error written whatever has landed": (
+        landing,
+        [('guard={"$nor": [real_result_of_job]}', "guard={}")],
+        "a_judge_error_beside_its_job_s_result",
+    ),
     "a mark written whatever its fence": (
         submission,
         [(MARK_GUARD, '{"_id": submission_id},')],

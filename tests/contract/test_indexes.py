@@ -83,7 +83,7 @@ def _jobs() -> Iterator[dict[str, Any]]:
     """Done jobs, leases under way, a line, orphans, and orphans with no attempt left."""
     number = 0
     for count, fields in (
-        (DONE, {"state": "done", "lease_deadline": -1, "outcome": "verdict", "leased_by": "A"}),
+        (DONE, {"state": "done", "lease_deadline": -1, "outcome": "verdict"}),
         (LEASED, {"state": "leased", "lease_deadline": 1, "attempts": 1}),
         (PENDING, {"state": "pending"}),
         (ORPHANS, {"state": "leased", "lease_deadline": -1, "attempts": 1}),
@@ -105,7 +105,7 @@ def _jobs() -> Iterator[dict[str, Any]]:
             if "lease_deadline" in fields:
                 offset = timedelta(seconds=number) * fields["lease_deadline"]
                 made["lease_deadline"] = NOW + offset
-            if fields["state"] in ("leased", "landing"):
+            if fields["state"] != "pending":
                 made["leased_by"] = f"rn_{number % 50}"
                 made["lease_token"] = f"t{number}"
                 made["claim_id"] = f"c{number}"
@@ -139,6 +139,7 @@ READS: dict[str, tuple[Callable[[Queue], Any], int]] = {
     "heartbeat: lost": (lambda q: q.jobs.held_by("rn_7", ["jb_8007", "jb_8057"]), 25),
     "by job id": (lambda q: q.jobs.by_job_id("jb_9000"), 1),
     "by claim id": (lambda q: q.jobs.by_claim_id("rn_7", "c8007"), 1),
+    "by an unknown claim id": (lambda q: q.jobs.by_claim_id("rn_7", "c1"), 0),
     "replaced": (lambda q: q.jobs.was_replaced("jb_old100"), 1),
     "marks due": (lambda q: q.jobs.marks_due(LIMIT), LIMIT),
     "of a submission": (lambda q: q.jobs.get("s17"), 1),

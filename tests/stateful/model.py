@@ -130,7 +130,7 @@ class Model:
         line = sorted(
             (self._rank(job), index)
             for index, job in enumerate(fitting)
-            if self._is_claimable(job, now)
+            if self.is_claimable(job, now)
         )
         ranked = [(rank, fitting[index]) for rank, index in line]
         free = [(rank, job) for rank, job in ranked if not self._puts_off(job, runner, now)]
@@ -139,7 +139,7 @@ class Model:
         ]
         return [job for rank, job in left if rank == left[0][0]]
 
-    def _is_claimable(self, job: ModelJob, now: datetime) -> bool:
+    def is_claimable(self, job: ModelJob, now: datetime) -> bool:
         orphan = job.state in HELD and job.over(now)
         return job.state == "pending" or (orphan and job.attempts < self.rules.max_attempts)
 

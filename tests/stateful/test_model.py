@@ -201,36 +201,58 @@ class Protocol(Interplay):
 
     # -- leases ----------------------------------------------------------------------------
 
-    @action(6, name=runner_names, wish=st.sampled_from(["none", "new", "none", "again"]))
-    def claim(self, name: str, wish: str) -> None:
+    @action(
+        6,
+        name=runner_names,
+        wish=st.sampled_from(["none", "new", "none", "again"]),
+        meanwhile=st.sampled_from(["", "renew", "", "claim"]),
+    )
+    def claim(self, name: str, wish: str, meanwhile: str) -> None:
         self.tick()
         runner = self.seen(name)
         if wish == "new":
             self.claim_ids[name] = f"wish{len(self.model.every_id)}.{self.now().timestamp()}"
         claim_id = None if wish == "none" else self.claim_ids.get(name)
         taken = self.model.by_claim_id(runner.runner_id, claim_id) if claim_id else None
+        best = self.model.claimable(runner, self.now())
         verified = self.queue.runners.verify(*self.ids[name], now=self.now())
         assert verified is not None
+        between = [meanwhile] if meanwhile else []
+
+        def hand_out(problem_id: int) -> HandedOut | None:
+            # Asked after the line was read and before the lease is written.
+            if between:
+                self.come_between(between.pop(), name)
+            return None if problem_id in self.model.not_ready else HANDED_OUT
+
         leased = verbs.claim_next_job(
-            self.queue, verified, hand_out=self.hand_out, now=self.now, claim_id=claim_id
+            self.queue, verified, hand_out=hand_out, now=self.now, claim_id=claim_id
         )
         if taken is not None:
             still = taken.state == "leased" and not taken.over(self.now())
             assert (leased and leased.job_id) == (taken.job_id if still else None)
             return
-        best = self.model.claimable(runner, self.now())
+        disturbed = bool(meanwhile) and not between
         if leased is None:
-            assert not best
+            assert disturbed or not best
             return
         job = self.model.jobs[leased.submission_id]
-        assert job in best
+        assert self.model.is_claimable(job, self.now()) if disturbed else job in best
         assert leased.lease_token is not None
         self.forget_token(job)
         self.model.take(job, runner.runner_id, leased.lease_token, claim_id, self.now())
         assert (leased.fence, leased.attempts) == (job.fence, job.attempts)
 
-    def hand_out(self, problem_id: int) -> HandedOut | None:
-        return None if problem_id in self.model.not_ready else HANDED_OUT
+    def come_between(self, what: str, name: str) -> None:
+        """Something happens in the middle of a claim by `name`."""
+        others = [other for other in RUNNERS if other != name]
+        if what == "claim":
+            self.claim(others[0], "none", "")
+            return
+        for job in self.held():
+            if job.leased_by is not None:
+                verbs.renew_leases(self.queue, job.leased_by, [job.job_id], now=self.now)
+                self.model.renew(job.leased_by, [job.job_id], self.now())
 
     @action(
         2,

@@ -175,7 +175,8 @@ def test_a_killed_owner_takes_the_server_along_and_the_next_one_recovers(tmp_pat
         # At once, while the old server may still be dying.
         with EmbeddedMongo(tmp_path) as server:
             assert server.owned
-            assert not process.is_running()
+            # Its parent is dead too: who reaps it, and when, is the machine's affair.
+            assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
             with client_of(server) as client:
                 assert client.judge.kept.count_documents({}) == 1
 

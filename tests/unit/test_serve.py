@@ -21,7 +21,7 @@ import pytest
 
 from local import kept_secret_key
 from mongo.embedded import EmbeddedMongo
-from settings import load_settings
+from settings import SettingsError, load_settings
 
 ROOT = Path(__file__).parents[2]
 SERVE = "import serve, sys; sys.exit(serve.main('tests.unit.serve_app:create_app()'))"
@@ -239,6 +239,14 @@ def test_a_secret_key_that_a_power_cut_emptied_is_made_anew(tmp_path: Path, left
     assert len(key) >= 32
     assert kept_secret_key(tmp_path) == key
     assert (tmp_path / "secret_key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_secret_key_that_cannot_be_kept_is_a_wrong_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "data" / "secret_key").mkdir(parents=True)
+    for place in ("file", "data"):
+        with pytest.raises(SettingsError, match=r"DATA_DIR: .* cannot be used: "):
+            kept_secret_key(tmp_path / place)
 
 
 def test_the_secret_key_is_on_disk_before_it_is_seen(
