@@ -124,8 +124,14 @@ class ProcessResult(Protocol):
         fence: int,
         tasks: JudgeResult | None,
         handed_out: HandedOut | None,
+        rejudge_id: str | None = None,
+        preview: bool = False,
+        runner_id: str | None = None,
     ) -> Landed:
         """Land `tasks`; None means that the attempts are used up: land a judge error.
+
+        `rejudge_id`: the bulk rejudge that asked for the job. `preview`: keep the result beside
+        the submission's; it does not count. `runner_id`: who judged.
 
         Raises:
             InvalidResult: the result does not fit `handed_out`; nothing was written.

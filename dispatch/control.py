@@ -1,4 +1,4 @@
-"""The queue's switch: paused or not, by whom and why.
+"""The queue's switches: paused or not, by whom and why; which bulk rejudges are held.
 
 Guarantees: one document; without it the queue runs.
 """
@@ -25,6 +25,14 @@ class Pause:
     at: datetime
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Switches:
+    """All that a claim has to mind, read at once."""
+
+    paused: Pause | None
+    held_rejudges: tuple[str, ...]
+
+
 class ControlStore:
     """The `dispatch_control` collection."""
 
@@ -45,6 +53,23 @@ class ControlStore:
 
     def paused(self) -> Pause | None:
         """Return the pause in force, or None."""
-        document = self._control.find_one({"_id": QUEUE})
-        paused = document.get("paused") if document else None
-        return None if paused is None else Pause(**paused)
+        return self.read().paused
+
+    def hold_rejudge(self, rejudge_id: str) -> None:
+        """Hand out none of that bulk rejudge's waiting jobs until it is released."""
+        self._control.update_one(
+            {"_id": QUEUE}, {"$addToSet": {"held_rejudges": rejudge_id}}, upsert=True
+        )
+
+    def release_rejudge(self, rejudge_id: str) -> None:
+        """Hand out that bulk rejudge's jobs again."""
+        self._control.update_one({"_id": QUEUE}, {"$pull": {"held_rejudges": rejudge_id}})
+
+    def read(self) -> Switches:
+        """Return the switches as they stand."""
+        document = self._control.find_one({"_id": QUEUE}) or {}
+        paused = document.get("paused")
+        return Switches(
+            paused=None if paused is None else Pause(**paused),
+            held_rejudges=tuple(document.get("held_rejudges", ())),
+        )

@@ -40,4 +40,10 @@ INDEXES = [
         name="mark_due",
         partialFilterExpression={"mark_due": {"$gt": 0}},
     ),
+    # Cancelled rejudges whose submission may not show its result again yet.
+    IndexModel(
+        [("restore_due", ASCENDING)],
+        name="restore_due",
+        partialFilterExpression={"restore_due": {"$gt": 0}},
+    ),
 ]

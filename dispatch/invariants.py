@@ -30,6 +30,7 @@ NEW_FENCE = frozenset(
         states.RECLAIM,
         states.COMPLETE_BEGINS,
         states.EXHAUST_BEGINS,
+        states.CANCEL,
     )
 )
 """Events that raise the fence by one; the others keep it."""
@@ -46,7 +47,7 @@ PENDING_STATUS = -1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Violation:
-    """One broken invariant (`I1` to `I7`) of one submission."""
+    """One broken invariant (`I1` to `I8`) of one submission."""
 
     invariant: str
     submission_id: str
@@ -90,6 +91,8 @@ def _check_lease(job: Document, state: State) -> Iterator[tuple[str, str]]:
         yield "I1", f"done with outcome {outcome!r}"
     if state is State.DONE and owned and outcome == Outcome.JUDGE_ERROR:
         yield "I3", "a judge error under a runner's lease"
+    if state is State.DONE and owned and outcome == Outcome.CANCELLED:
+        yield "I3", "cancelled, and still under a runner's lease"
 
 
 def _check_counts(job: Document, rules: LeaseRules | None) -> Iterator[tuple[str, str]]:
@@ -103,6 +106,8 @@ def _check_counts(job: Document, rules: LeaseRules | None) -> Iterator[tuple[str
         yield "I4", f"job {job['job_id']} and those that it replaced are not told apart"
     if (job.get("mark_due") or 0) > job.get("fence", 0):
         yield "I4", "the mark that is due carries a fence of the future"
+    if (job.get("restore_due") or 0) > job.get("fence", 0):
+        yield "I4", "the result to be brought back carries a fence of the future"
 
 
 def _check_history(job: Document, state: State) -> Iterator[tuple[str, str]]:
@@ -164,8 +169,8 @@ def _check_first(before: Document, fresh: Sequence[Document]) -> Iterator[tuple[
 
 
 def _check_unmoved(before: Document, after: Document) -> Iterator[tuple[str, str]]:
-    """Without a transition only a renewal, and the end of a rejudge's mark, may show."""
-    free = {"lease_deadline", "mark_due"}
+    """Without a transition only a renewal, and the end of a mark or a restore, may show."""
+    free = {"lease_deadline", "mark_due", "restore_due"}
     for name in sorted((before.keys() | after.keys()) - free):
         if before.get(name) != after.get(name):
             yield "I3", f"{name} changed without a transition"
@@ -270,6 +275,13 @@ def check_pair(job: Document, submission: Document | None) -> list[Violation]:
     landed = job.get("outcome") in (Outcome.VERDICT, Outcome.JUDGE_ERROR)
     if job["state"] == State.DONE and landed and submission["status"] == PENDING_STATUS:
         found.append(("I1", "the job is done and the submission has no verdict"))
+    if (
+        job["state"] == State.DONE
+        and job.get("outcome") == Outcome.CANCELLED
+        and job.get("restore_due") is None
+        and submission["status"] == PENDING_STATUS
+    ):
+        found.append(("I8", "cancelled, and nothing brings the earlier verdict back"))
     return [_violation(job, invariant, detail) for invariant, detail in found]
 
 

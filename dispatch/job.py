@@ -74,6 +74,7 @@ def enqueue_job(
     submission_fence: int,
     now: Clock,
     priority: int = PRIORITY_FRESH,
+    rejudge_id: str | None = None,
 ) -> bool:
     """Give the submission its job, unless it has one. Tell whether it had none.
 
@@ -88,6 +89,7 @@ def enqueue_job(
         priority=priority,
         fence=submission_fence + 1,
         now=now(),
+        rejudge_id=rejudge_id,
     )
     if entered:
         emit("enqueue", submission_id=submission_id, job_id=job_id, fence=submission_fence + 1)
@@ -131,6 +133,7 @@ def rejudge_job(
                 submission_fence=submission_fence,
                 now=now,
                 priority=priority,
+                rejudge_id=rejudge_id,
             )
             entered = queue.jobs.get(submission_id)
             if entered is not None:
@@ -149,6 +152,68 @@ def rejudge_job(
         if left is not None:
             emit("rejudge", submission_id=submission_id, job_id=left.job_id, fence=left.fence)
             return left
+    raise Contended(f"the job of submission {submission_id} keeps changing")
+
+
+def preview_job(queue: Queue, *, submission_id: str, rejudge_id: str, now: Clock) -> Job | None:
+    """Have a finished submission judged afresh, beside what it has; return the new job.
+
+    Nothing is marked: the submission goes on showing its result. None: its job is not done (any
+    more), or there is none.
+    """
+    job = queue.jobs.get(submission_id)
+    if job is None or job.state is not State.DONE:
+        return None
+    left = queue.jobs.rejudge(
+        job,
+        job_id=new_job_id(),
+        priority=PRIORITY_BULK_REJUDGE,
+        rejudge_id=rejudge_id,
+        preview=True,
+        now=now(),
+    )
+    if left is not None:
+        emit("preview", submission_id=submission_id, job_id=left.job_id, fence=left.fence)
+    return left
+
+
+def cancel_job(
+    queue: Queue, job: Job, *, now: Clock, only_waiting: bool = False, note: str = ""
+) -> Job | None:
+    """Take back a rejudge, if its job is still as `job` says; return the job as it then stands.
+
+    Whoever holds it has lost its lease. The caller says that a result landed before, brings that
+    back on the submission under the returned fence, then calls `queue.jobs.restored`.
+    `only_waiting`: not from one who holds it.
+    """
+    only_from = State.PENDING if only_waiting else None
+    cancelled = queue.jobs.cancel(job, only_from=only_from, note=note, now=now())
+    if cancelled is not None:
+        emit(
+            "cancel",
+            submission_id=cancelled.submission_id,
+            job_id=cancelled.job_id,
+            fence=cancelled.fence,
+        )
+    return cancelled
+
+
+def move_to_front(queue: Queue, submission_id: str, *, now: Clock) -> Job | None:
+    """Put a waiting job before all others; return it, or None: it does not wait (any more).
+
+    Raises:
+        Contended: other transitions won every race.
+    """
+    for _ in range(ROUNDS_MAX):
+        job = queue.jobs.get(submission_id)
+        if job is None or job.state is not State.PENDING:
+            return None
+        highest = queue.jobs.highest_priority(besides=submission_id)
+        first = job.priority if highest is None else highest + 1
+        moved = queue.jobs.move_to_front(job, priority=first, now=now())
+        if moved is not None:
+            emit("move_to_front", submission_id=submission_id, job_id=moved.job_id)
+            return moved
     raise Contended(f"the job of submission {submission_id} keeps changing")
 
 
@@ -172,7 +237,8 @@ def claim_next_job(
         taken = queue.jobs.by_claim_id(runner.runner_id, claim_id)
         if taken is not None:
             return _still_leased(taken, now)
-    if queue.control.paused() is not None:
+    switches = queue.control.read()
+    if switches.paused is not None:
         return None
     languages = [
         language
@@ -181,7 +247,7 @@ def claim_next_job(
     ]
     ready = _Readiness(hand_out)
     put_off: list[tuple[Job, HandedOut]] = []
-    for job, handed_out in _candidates(queue, languages, ready, now):
+    for job, handed_out in _candidates(queue, languages, switches.held_rejudges, ready, now):
         if _prefers_others(queue, job, runner, now):
             put_off.append((job, handed_out))
             continue
@@ -214,7 +280,11 @@ class _Readiness:
 
 
 def _candidates(
-    queue: Queue, languages: Sequence[int], ready: _Readiness, now: Clock
+    queue: Queue,
+    languages: Sequence[int],
+    held_rejudges: Sequence[str],
+    ready: _Readiness,
+    now: Clock,
 ) -> Iterator[tuple[Job, HandedOut]]:
     """Yield claimable jobs in order. Jobs of problems that are not ready do not block the line."""
 
@@ -222,7 +292,13 @@ def _candidates(
         return queue.jobs.orphans(now(), languages, without, CANDIDATES_MAX)
 
     def pending(without: list[int]) -> list[Job]:
-        return queue.jobs.pending(languages, without, CANDIDATES_MAX)
+        return queue.jobs.pending(
+            languages,
+            without,
+            CANDIDATES_MAX,
+            held_rejudges=held_rejudges,
+            held_priority=PRIORITY_BULK_REJUDGE,
+        )
 
     finders: tuple[Callable[[list[int]], list[Job]], ...] = (orphans, pending)
     for find in finders:
@@ -364,6 +440,9 @@ def _land(
             fence=landing.fence,
             tasks=tasks,
             handed_out=landing.handed_out,
+            rejudge_id=landing.rejudge_id,
+            preview=landing.preview,
+            runner_id=landing.leased_by,
         )
         done = queue.jobs.end_complete(landing, outcome=_outcome(landed), now=now())
     except BaseException as error:
@@ -548,6 +627,9 @@ def _land_judge_error(
             fence=landing.fence,
             tasks=None,
             handed_out=landing.handed_out,
+            rejudge_id=landing.rejudge_id,
+            preview=landing.preview,
+            runner_id=landing.leased_by,
         )
         done = queue.jobs.end_exhaust(landing, outcome=_outcome(landed), now=now())
     except Exception as error:  # noqa: BLE001 - whatever a landing raises, it is tried again

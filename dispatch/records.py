@@ -35,6 +35,10 @@ class Job:
     rejudge_id: str | None
     mark_due: int | None
     """The fence that a rejudge has yet to write on the submission."""
+    restore_due: int | None
+    """The fence under which a cancel has yet to bring the submission's result back."""
+    preview: bool
+    """Its result is kept beside the submission's, and does not count."""
     avoid_runner: str | None
     avoid_until: datetime | None
     failed_by: tuple[str, ...]
@@ -70,6 +74,8 @@ class Job:
             outcome=None if outcome is None else Outcome(outcome),
             rejudge_id=document.get("rejudge_id"),
             mark_due=document.get("mark_due"),
+            restore_due=document.get("restore_due"),
+            preview=document.get("preview", False),
             avoid_runner=document.get("avoid_runner"),
             avoid_until=document.get("avoid_until"),
             failed_by=tuple(document.get("failed_by", ())),

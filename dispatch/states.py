@@ -33,6 +33,8 @@ class Outcome(StrEnum):
     JUDGE_ERROR = "judge_error"
     DROPPED = "dropped"
     """Its submission was gone, or carried something newer."""
+    CANCELLED = "cancelled"
+    """An admin took the rejudge back: the earlier result stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,9 @@ ABORT = Edge("abort", frozenset({State.LEASED}), State.PENDING)
 EXHAUST_BEGINS = Edge("exhaust_begins", HELD, State.LANDING)
 EXHAUST_ENDS = Edge("exhaust_ends", frozenset({State.LANDING}), State.DONE)
 
+CANCEL = Edge("cancel", OPEN, State.DONE)
+MOVE_TO_FRONT = Edge("move_to_front", frozenset({State.PENDING}), State.PENDING)
+
 EDGES = (
     REJUDGE_PENDING,
     REJUDGE,
@@ -66,6 +71,8 @@ EDGES = (
     ABORT,
     EXHAUST_BEGINS,
     EXHAUST_ENDS,
+    CANCEL,
+    MOVE_TO_FRONT,
 )
 """Every edge but `enqueue`, which is an insert and has no source, and `renew`, which leaves the
 state as it is."""

@@ -70,13 +70,26 @@ class JobStore:
         wish = {"$eq": claim_id, "$type": "string"}
         return _job(self.jobs.find_one({"leased_by": runner_id, "claim_id": wish}))
 
-    def pending(self, languages: Sequence[int], without: Iterable[int], limit: int) -> list[Job]:
-        """Return the head of the line, best first, without the problems in `without`."""
+    def pending(
+        self,
+        languages: Sequence[int],
+        without: Iterable[int],
+        limit: int,
+        *,
+        held_rejudges: Sequence[str] = (),
+        held_priority: int = 0,
+    ) -> list[Job]:
+        """Return the head of the line, best first, without the problems in `without`.
+
+        Nor jobs of `held_rejudges` at `held_priority` or below: one of them that also waits for
+        itself (handed in lately, rejudged alone, moved to the front) has a better priority.
+        """
         found = self.jobs.find(
             {
                 "state": State.PENDING.value,
                 "language": {"$in": list(languages)},
                 **_without_problems(without),
+                **_without_held(held_rejudges, held_priority),
             }
         )
         return _jobs(found.sort([("priority", -1), ("queued_at", 1)]).limit(limit))
@@ -133,6 +146,24 @@ class JobStore:
         """Return rejudged jobs whose mark on the submission may be missing."""
         return _jobs(self.jobs.find({"mark_due": {"$gt": 0}}).limit(limit))
 
+    def restores_due(self, limit: int) -> list[Job]:
+        """Return cancelled jobs whose submission may not show its result again yet."""
+        return _jobs(self.jobs.find({"restore_due": {"$gt": 0}}).limit(limit))
+
+    def some(self, submission_ids: Sequence[str]) -> dict[str, Job]:
+        """Return submission id to job, of those of `submission_ids` that have one."""
+        found = self.jobs.find({"_id": {"$in": list(submission_ids)}})
+        return {job.submission_id: job for job in _jobs(found)}
+
+    def highest_priority(self, besides: str) -> int | None:
+        """Return the best priority of those that wait, the submission `besides` left out."""
+        first = self.jobs.find_one(
+            {"state": State.PENDING.value, "_id": {"$ne": besides}},
+            {"priority": 1},
+            sort=[("priority", -1)],
+        )
+        return None if first is None else int(first.get("priority", 0))
+
     def depth(self) -> list[Document]:
         """Return how many jobs are in each state at each priority, done ones aside."""
         found = self.jobs.aggregate(
@@ -174,6 +205,7 @@ class JobStore:
         priority: int,
         fence: int,
         now: datetime,
+        rejudge_id: str | None = None,
     ) -> bool:
         """Insert the job unless the submission has one. Tell whether it was inserted.
 
@@ -192,6 +224,7 @@ class JobStore:
             "attempts": 0,
             "drain_refunds": 0,
             "replaced_ids": [],
+            **_given(rejudge_id=rejudge_id),
             "history": [_entry(event="enqueue", now=now, job_id=job_id, fence=fence, attempts=0)],
         }
         try:
@@ -455,12 +488,16 @@ class JobStore:
     def rejudge_pending(
         self, job: Job, *, priority: int, rejudge_id: str | None, now: datetime
     ) -> Job | None:
-        """Keep a waiting job for the rejudge: same id, same place, the better priority."""
+        """Keep a waiting job for the rejudge: same id, same place, the better priority.
+
+        A preview's job becomes one that counts.
+        """
         return self._transition(
             states.REJUDGE_PENDING,
             job,
             guard={"fence": job.fence, **_other_rejudge(rejudge_id)},
             set_={"mark_due": job.fence + 1, **_given(rejudge_id=rejudge_id)},
+            unset=["preview"],
             inc={"fence": 1},
             max_={"priority": priority},
             fence=job.fence + 1,
@@ -469,9 +506,19 @@ class JobStore:
         )
 
     def rejudge(
-        self, job: Job, *, job_id: str, priority: int, rejudge_id: str | None, now: datetime
+        self,
+        job: Job,
+        *,
+        job_id: str,
+        priority: int,
+        rejudge_id: str | None,
+        now: datetime,
+        preview: bool = False,
     ) -> Job | None:
-        """Replace a job that is no longer waiting by a new one with a fresh budget."""
+        """Replace a job that is no longer waiting by a new one with a fresh budget.
+
+        A preview's leaves the submission as it is, so it owes it no mark.
+        """
         # A submission still being judged keeps its better place: a bulk rejudge must not send a
         # fresh submission to the back.
         kept = priority if job.state is State.DONE else max(priority, job.priority)
@@ -485,7 +532,7 @@ class JobStore:
                 "queued_at": now,
                 "attempts": 0,
                 "drain_refunds": 0,
-                "mark_due": job.fence + 1,
+                **({"preview": True} if preview else {"mark_due": job.fence + 1}),
                 **_given(rejudge_id=rejudge_id),
             },
             unset=[
@@ -498,6 +545,7 @@ class JobStore:
                 "failed_by",
                 "failed_until",
                 "given_back",
+                *(["mark_due"] if preview else ["preview"]),
                 *([] if rejudge_id else ["rejudge_id"]),
             ],
             inc={"fence": 1},
@@ -509,6 +557,49 @@ class JobStore:
             note=f"replaces {job.job_id}",
             only_from=job.state,
             attempts=0,
+        )
+
+    def cancel(self, job: Job, *, only_from: State | None, note: str, now: datetime) -> Job | None:
+        """Take a rejudge back from whoever has it. The caller knows that a result landed before.
+
+        Until `restored`, the job says that the submission is to show its result again; a mark
+        that is still missing is not wanted any more.
+        """
+        return self._transition(
+            states.CANCEL,
+            job,
+            guard={"fence": job.fence},
+            set_={
+                "outcome": Outcome.CANCELLED.value,
+                "done_at": now,
+                "restore_due": job.fence + 1,
+            },
+            unset=[*LEASE_FIELDS, "handed_out", "given_back", "mark_due"],
+            inc={"fence": 1},
+            fence=job.fence + 1,
+            runner_id=None,
+            now=now,
+            note=note,
+            only_from=only_from,
+        )
+
+    def restored(self, submission_id: str, *, fence: int) -> None:
+        """Note that the submission shows its result again under that fence, or a newer one."""
+        self.jobs.update_one(
+            {"_id": submission_id, "restore_due": {"$lte": fence}},
+            {"$unset": {"restore_due": ""}},
+        )
+
+    def move_to_front(self, job: Job, *, priority: int, now: datetime) -> Job | None:
+        """Give a waiting job that priority, unless it has a better one."""
+        return self._transition(
+            states.MOVE_TO_FRONT,
+            job,
+            guard={"fence": job.fence},
+            max_={"priority": priority},
+            fence=job.fence,
+            runner_id=None,
+            now=now,
         )
 
     def marked(self, submission_id: str, *, job_id: str, fence: int) -> None:
@@ -598,6 +689,12 @@ def _owner(runner_id: str, lease_token: str | None) -> Document:
 def _without_problems(problem_ids: Iterable[int]) -> Document:
     listed = list(problem_ids)
     return {"problem_id": {"$nin": listed}} if listed else {}
+
+
+def _without_held(rejudge_ids: Sequence[str], priority: int) -> Document:
+    if not rejudge_ids:
+        return {}
+    return {"$nor": [{"rejudge_id": {"$in": list(rejudge_ids)}, "priority": {"$lte": priority}}]}
 
 
 def _other_rejudge(rejudge_id: str | None) -> Document:

@@ -99,7 +99,13 @@ class Bench:
         """Return a `process_result` that passes `gate` before, between and after its writes."""
 
         def process_result(
-            *, submission_id: str, job_id: str, fence: int, tasks: Any, handed_out: Any
+            *,
+            submission_id: str,
+            job_id: str,
+            fence: int,
+            tasks: Any,
+            handed_out: Any,
+            **_told: Any,
         ) -> Landed:
             gate("result")
             value = None if tasks is None else tasks[0][0].exec_time_ms
@@ -143,6 +149,24 @@ class Bench:
             {"$set": {"fence": fence, "status": -1, "job_id": job_id}},
         )
         self.queue.jobs.marked(submission_id, job_id=job_id, fence=fence)
+
+    def bring_back(self, submission_id: str, fence: int) -> None:
+        """Bring the result back that a cancelled rejudge had hidden, as the domain does."""
+        self.submissions.update_one(
+            {"_id": submission_id, "fence": {"$lt": fence}},
+            [
+                {
+                    "$set": {
+                        "fence": fence,
+                        "status": {"$cond": [{"$eq": ["$result.value", None]}, 6, 0]},
+                    }
+                }
+            ],
+        )
+        self.submissions.update_one(
+            {"_id": submission_id}, [{"$set": {"counted": "$result.value"}}]
+        )
+        self.queue.jobs.restored(submission_id, fence=fence)
 
 
 class ParkedCall:

@@ -53,6 +53,7 @@ class Interplay(RuleBasedStateMachine):
         self.old_tokens: dict[str, list[str]] = {}
         self.claim_ids: dict[str, str] = {}
         self.parked: list[Parked] = []
+        self.restores: list[tuple[str, int]] = []
         self.marks: list[tuple[str, str, int]] = []
         self.values = 0
         self.before: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
@@ -200,7 +201,11 @@ class Interplay(RuleBasedStateMachine):
             submission = submissions[submission_id]
             old_fence = old_submissions.get(submission_id, submission)["fence"]
             assert old_fence <= submission["fence"] <= job["fence"]
-            if job["state"] == "done":
+            if job["state"] == "done" and job["outcome"] == "cancelled":
+                assert submission["result"] is not None
+                if "restore_due" not in job:
+                    assert submission["result"]["value"] == submission["counted"]
+            elif job["state"] == "done":
                 assert submission["result"]["job_id"] == job["job_id"]
                 assert submission["result"]["value"] == submission["counted"]
 

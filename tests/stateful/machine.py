@@ -1,7 +1,8 @@
 """The transition table as a model in plain Python, for exhaustive search.
 
 Two runners, one submission and its landing in single steps (begin, result, counters, end), a
-crash possible between any two; one rejudge (its job, then its mark); landings that raise; aborts;
+crash possible between any two; one rejudge (its job, then its mark), taken back again where the
+search allows it (`cancels_left`); landings that raise; aborts;
 exhaustion at two attempts; deadlines that pass at any moment. Dropping a guard (`without`) shows
 what it is for.
 
@@ -70,6 +71,7 @@ class Machine:
             yield from self._landing(world, landing)
         yield from self._exhausting(world)
         yield from self._rejudging(world)
+        yield from self._cancelling(world)
         yield from self._time(world)
 
     # -- entering --------------------------------------------------------------------------
@@ -349,6 +351,55 @@ class Machine:
             return world
         raised = max(fence, world.sub_fence) if self._has("mark_fence") else world.sub_fence
         return world._replace(status="pending", sub_fence=raised)
+
+    # -- taking a rejudge back -------------------------------------------------------------
+
+    def _cancelling(self, world: World) -> Iterator[Move]:
+        if world.state == "pending":
+            yield Move("is moved to the front", False, world, "move_to_front")
+        under_way = world.status == "pending" or world.mark_due != NONE
+        landed = world.result is not None or not self._has("cancel_after_a_result")
+        open_ = world.state in ("pending", "leased", "landing")
+        if world.cancels_left and open_ and under_way and landed:
+            yield Move("cancel", False, self._cancelled(world), "cancel")
+        if world.restore_due != NONE:
+            back = self._brought_back(world)
+            yield Move("the result is brought back; crash", False, back)
+            fresh = back.counters_fresh or self._has("cancel_recounts")
+            ended = back._replace(restore_due=NONE, counters_fresh=fresh)
+            yield Move("the result is brought back", self._has("cancel_is_swept"), ended)
+
+    def _cancelled(self, world: World) -> World:
+        fence = world.fence + 1 if self._has("cancel_fence") else world.fence
+        cleared = self._has("cancel_clears_owner")
+        return world._replace(
+            state="done",
+            outcome="cancelled",
+            cancels_left=world.cancels_left - 1,
+            fence=fence,
+            restore_due=fence,
+            mark_due=NONE,
+            owner="" if cleared else world.owner,
+            token=NONE if cleared else world.token,
+            lease_over=False,
+            landing_over=False,
+        )
+
+    def _brought_back(self, world: World) -> World:
+        fence = world.restore_due
+        world = world._replace(
+            landings=tuple(
+                landing._replace(outdated=landing.outdated or landing.fence <= fence)
+                for landing in world.landings
+            )
+        )
+        if world.sub_fence >= fence and self._has("cancel_fence"):
+            return world
+        raised = self._has("cancel_brings_back_under_its_fence")
+        return world._replace(
+            status=world.result[1] if world.result else "pending",
+            sub_fence=max(fence, world.sub_fence) if raised else world.sub_fence,
+        )
 
     # -- time ------------------------------------------------------------------------------
 

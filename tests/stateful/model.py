@@ -50,6 +50,7 @@ class ModelJob:
     outcome: str | None = None
     rejudge_id: str | None = None
     mark_due: int | None = None
+    restore_due: int | None = None
     avoid_runner: str | None = None
     avoid_until: datetime | None = None
     failed_by: list[str] = field(default_factory=list)
@@ -100,6 +101,7 @@ class Model:
         self.submissions: dict[str, ModelSubmission] = {}
         self.runners: dict[str, ModelRunner] = {}
         self.paused = False
+        self.held_rejudges: set[str] = set()
         self.not_ready: set[int] = set()
         self.every_id: list[str] = []
 
@@ -141,7 +143,9 @@ class Model:
 
     def is_claimable(self, job: ModelJob, now: datetime) -> bool:
         orphan = job.state in HELD and job.over(now)
-        return job.state == "pending" or (orphan and job.attempts < self.rules.max_attempts)
+        if job.state == "pending":
+            return job.rejudge_id not in self.held_rejudges or job.priority > -10
+        return orphan and job.attempts < self.rules.max_attempts
 
     @staticmethod
     def _rank(job: ModelJob) -> tuple[Any, ...]:
@@ -341,3 +345,37 @@ class Model:
             submission.fence, submission.status, submission.job_id = fence, -1, job_id
         if job.job_id == job_id and job.mark_due is not None and job.mark_due <= fence:
             job.mark_due = None
+
+    # -- cancelling, moving up ---------------------------------------------------------------
+
+    def may_cancel(self, submission_id: str) -> bool:
+        """Tell whether a rejudge is under way, and a result landed before it."""
+        job, submission = self.jobs.get(submission_id), self.submissions[submission_id]
+        if job is None or job.state == "done" or submission.result is None:
+            return False
+        return submission.status == -1 or job.mark_due is not None
+
+    def cancel(self, job: ModelJob) -> None:
+        job.end_lease()
+        job.state, job.outcome, job.given_back = "done", "cancelled", None
+        job.fence += 1
+        job.restore_due, job.mark_due = job.fence, None
+
+    def bring_back(self, submission_id: str, fence: int) -> None:
+        submission, job = self.submissions[submission_id], self.jobs[submission_id]
+        assert submission.result is not None
+        if submission.fence < fence:
+            submission.fence = fence
+            submission.status = 6 if submission.result[1] is None else 0
+        submission.counted = submission.result[1]
+        if job.restore_due is not None and job.restore_due <= fence:
+            job.restore_due = None
+
+    def move_to_front(self, job: ModelJob) -> None:
+        others = [
+            other.priority
+            for other in self.jobs.values()
+            if other.state == "pending" and other is not job
+        ]
+        if others:
+            job.priority = max(job.priority, max(others) + 1)

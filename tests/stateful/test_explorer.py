@@ -9,7 +9,7 @@ import pytest
 
 from dispatch import states
 from tests.stateful.machine import Machine
-from tests.stateful.world import GUARDS, World, at_rest, check_world
+from tests.stateful.world import CANCELS, GUARDS, World, at_rest, check_world
 
 WORLDS_MAX = 1_000_000
 
@@ -29,10 +29,10 @@ class Search:
         return "\n".join([f"{self.violation} ({self.worlds} worlds)", *steps])
 
 
-def explore(machine: Machine, *, aborts: int = 1) -> Search:
+def explore(machine: Machine, *, aborts: int = 1, cancels: int = 0) -> Search:
     """Search breadth first from a submission just stored, until a violation or the end."""
     search = Search()
-    start = World(aborts_left=aborts)
+    start = World(aborts_left=aborts, cancels_left=cancels)
     number = {start: 0}
     came_from: list[tuple[int, str]] = [(0, "")]
     fair_into: list[list[int]] = [[]]
@@ -113,19 +113,31 @@ def test_i1_to_i8_hold_for_runners_that_send_no_token() -> None:
     assert not search.violation, str(search)
 
 
+@pytest.fixture(scope="module")
+def search_with_a_cancel() -> Search:
+    return explore(Machine(), aborts=0, cancels=1)
+
+
+def test_i1_to_i8_hold_where_a_rejudge_is_taken_back(search_with_a_cancel: Search) -> None:
+    assert not search_with_a_cancel.violation, str(search_with_a_cancel)
+
+
 @pytest.mark.parametrize("guard", GUARDS)
 def test_every_guard_is_needed(guard: str) -> None:
     machine = Machine(frozenset({guard}), tokens=guard != "rejudge_new_id")
     aborts = 2 if guard == "drain_refunds_bound" else 0 if GUARDS[guard] == "I8" else 1
-    search = explore(machine, aborts=aborts)
+    cancels = 1 if guard in CANCELS else 0
+    search = explore(machine, aborts=0 if cancels else aborts, cancels=cancels)
     print(f"without {guard}: {search}")
     assert search.violation.startswith(GUARDS[guard]), f"without {guard}: {search}"
 
 
-def test_the_model_takes_exactly_the_edges_of_the_table(complete_search: Search) -> None:
+def test_the_model_takes_exactly_the_edges_of_the_table(
+    complete_search: Search, search_with_a_cancel: Search
+) -> None:
     listed = {
         (edge.event, source.value, edge.target.value)
         for edge in states.EDGES
         for source in edge.sources
     }
-    assert complete_search.edges == listed
+    assert complete_search.edges | search_with_a_cancel.edges == listed

@@ -169,7 +169,8 @@ class Protocol(Interplay):
             return
         if job is None:
             fence = self.model.submissions[submission_id].fence + 1
-            job = ModelJob(submission_id, left.job_id, 1, 2, self.now(), fence, priority=priority)
+            job = ModelJob(submission_id, left.job_id, 1, 2, self.now(), fence)
+            job.priority, job.rejudge_id = priority, rejudge_id
             self.model.jobs[submission_id] = job
         else:
             assert (left.job_id == job.job_id) == (job.state == "pending")
@@ -198,6 +199,65 @@ class Protocol(Interplay):
             assert job.mark_due is not None
             self.bench.mark(submission_id, job.job_id, job.mark_due)
             self.model.mark(submission_id, job.job_id, job.mark_due)
+
+    # -- taking back, moving up --------------------------------------------------------------
+
+    @action(1, when=lambda self: self.cancellable(), pick=picks, restores=st.booleans())
+    def cancel(self, pick: int, restores: bool) -> None:
+        """An admin takes a rejudge back, from whoever has it."""
+        self.tick()
+        submission_id = pick_one(self.cancellable(), pick)
+        job = self.model.jobs[submission_id]
+        stored = self.queue.jobs.get(submission_id)
+        assert stored is not None
+        cancelled = verbs.cancel_job(self.queue, stored, now=self.now)
+        assert cancelled is not None
+        self.forget_token(job)
+        self.model.cancel(job)
+        self.restores.append((submission_id, job.fence))
+        if restores:
+            self.bring_back(-1)
+
+    def cancellable(self) -> list[str]:
+        return [name for name in sorted(self.model.submissions) if self.model.may_cancel(name)]
+
+    @action(1, when=lambda self: self.restores, pick=picks)
+    def bring_back(self, pick: int) -> None:
+        """The second half of a cancel, perhaps much later."""
+        submission_id, fence = self.restores.pop(pick % len(self.restores))
+        self.bench.bring_back(submission_id, fence)
+        self.model.bring_back(submission_id, fence)
+
+    @action(1)
+    def sweep_restores(self) -> None:
+        due = {job.submission_id: job.restore_due for job in self.queue.jobs.restores_due(10)}
+        assert due == {
+            name: job.restore_due
+            for name, job in self.model.jobs.items()
+            if job.restore_due is not None
+        }
+        for submission_id, fence in due.items():
+            assert fence is not None
+            self.bench.bring_back(submission_id, fence)
+            self.model.bring_back(submission_id, fence)
+
+    @action(1, when=lambda self: self.model.jobs, pick=picks)
+    def move_to_front(self, pick: int) -> None:
+        self.tick()
+        job = self.model.jobs[pick_one(sorted(self.model.jobs), pick)]
+        moved = verbs.move_to_front(self.queue, job.submission_id, now=self.now)
+        assert (moved is not None) == (job.state == "pending")
+        if moved is not None:
+            self.model.move_to_front(job)
+
+    @action(1, rejudge_id=st.sampled_from(["bulk1", "bulk2"]), hold=st.booleans())
+    def hold(self, rejudge_id: str, hold: bool) -> None:
+        if hold:
+            self.queue.control.hold_rejudge(rejudge_id)
+            self.model.held_rejudges.add(rejudge_id)
+        else:
+            self.queue.control.release_rejudge(rejudge_id)
+            self.model.held_rejudges.discard(rejudge_id)
 
     # -- leases ----------------------------------------------------------------------------
 

@@ -43,7 +43,15 @@ GUARDS = {
     "je_keeps_result": "I6",
     "je_minds_mark": "I1",
     "counters_before_end": "I1",
+    "cancel_fence": "I3",
+    "cancel_clears_owner": "I3",
+    "cancel_after_a_result": "I1",
+    "cancel_is_swept": "I8",
+    "cancel_brings_back_under_its_fence": "I1",
+    "cancel_recounts": "I1",
 }
+CANCELS = frozenset(guard for guard in GUARDS if guard.startswith("cancel_"))
+"""Guards that a search misses only where a rejudge may be taken back."""
 
 
 class Landing(NamedTuple):
@@ -91,6 +99,8 @@ class World(NamedTuple):
     submitting: bool = True
     rejudger: str = "idle"
     rejudge_fence: int = NONE
+    cancels_left: int = 0
+    restore_due: int = NONE
     aborts_left: int = 1
     had: tuple[Had | None, Had | None] = (None, None)
     # what really happened, kept to judge by
@@ -113,6 +123,7 @@ class Move(NamedTuple):
 def number_fences(world: World) -> World:
     """Return the world with its fences renumbered, in their order, from 0."""
     used = {0, world.fence, world.sub_fence, world.mark_due, world.token, world.rejudge_fence}
+    used.add(world.restore_due)
     used |= {landing.fence for landing in world.landings}
     used |= {had.token for had in world.had if had}
     used.discard(NONE)
@@ -126,6 +137,7 @@ def number_fences(world: World) -> World:
         mark_due=number[world.mark_due],
         token=number[world.token],
         rejudge_fence=number[world.rejudge_fence],
+        restore_due=number[world.restore_due],
         landings=tuple(landing._replace(fence=number[landing.fence]) for landing in world.landings),
         had=tuple(had and had._replace(token=number[had.token]) for had in world.had),
     )
@@ -171,6 +183,8 @@ def check_world(world: World) -> str:
 
 
 def _check_done(world: World) -> str:
+    if world.outcome == "cancelled":
+        return _check_cancelled(world)
     stands = {"verdict": "real", "judge_error": "je"}.get(world.outcome)
     if world.status != stands or world.result != (world.job, stands):
         return "I1 done without its result"
@@ -179,6 +193,19 @@ def _check_done(world: World) -> str:
     return ""
 
 
+def _check_cancelled(world: World) -> str:
+    if world.owner:
+        return "I3 cancelled, and still owned"
+    if world.result is None:
+        return "I1 cancelled without an earlier result"
+    if world.restore_due != NONE:
+        return ""
+    if world.status != world.result[1]:
+        return "I1 cancelled, and the result that stands is not shown"
+    return "" if world.counters_fresh else "I1 cancelled with stale counters"
+
+
 def at_rest(world: World) -> bool:
     """Tell whether everything has come to its end: a verdict, counted, and no mark missing."""
-    return world.state == "done" and world.status != "pending" and world.mark_due == NONE
+    due = (world.mark_due, world.restore_due) != (NONE, NONE)
+    return world.state == "done" and world.status != "pending" and not due
