@@ -29,6 +29,7 @@ from api.admin_api import admin
 from api.export_api import exports
 from api.links import Links
 from api.ops_api import ops
+from api.rejudge_api import rejudging as rejudge_api
 from api.runner_api import files, runners
 from api.services import Services, Waiters
 from api.submission_api import submissions
@@ -39,8 +40,11 @@ from dispatch.contract import ProcessResult
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from dispatch.wakeup import Wakeup
+from domain_queue import DomainQueue
+from housekeeping import Housekeeping
 from local import kept_secret_key, start_store, store_uri
-from mongo import console_session, engine, problem, storage, user
+from mongo import console_session, engine, problem, rejudging, storage, user
+from mongo.cancelling import bring_back
 from mongo.embedded import EmbeddedError
 from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from mongo.judge import Judge
@@ -62,65 +66,6 @@ DOMAIN_ERRORS: dict[type[Exception], int] = {
     ForbiddenError: 403,
     ConflictError: 409,
 }
-
-
-class DomainQueue:
-    """The queue as the domain sees it (`mongo.submission.JobQueue`)."""
-
-    def __init__(self, queue: Queue, now: Clock) -> None:
-        self._queue = queue
-        self._now = now
-
-    def enqueue(
-        self,
-        *,
-        submission_id: str,
-        job_id: str,
-        problem_id: int,
-        language: int,
-        submission_fence: int,
-    ) -> None:
-        """Give the submission its job, unless it has one."""
-        verbs.enqueue_job(
-            self._queue,
-            submission_id=submission_id,
-            job_id=job_id,
-            problem_id=problem_id,
-            language=language,
-            submission_fence=submission_fence,
-            now=self._now,
-        )
-
-    def requeue(
-        self,
-        *,
-        submission_id: str,
-        problem_id: int,
-        language: int,
-        submission_fence: int,
-        minted_job_id: str | None,
-    ) -> tuple[str, int]:
-        """Have the submission judged afresh; return (job id, the job's fence)."""
-        job = verbs.rejudge_job(
-            self._queue,
-            submission_id=submission_id,
-            problem_id=problem_id,
-            language=language,
-            submission_fence=submission_fence,
-            minted_job_id=minted_job_id,
-            now=self._now,
-        )
-        if job is None:
-            raise RuntimeError("a rejudge without an id of its own is never skipped")
-        return job.job_id, job.fence
-
-    def marked(self, *, submission_id: str, job_id: str, fence: int) -> None:
-        """Note that the submission carries the mark of that rejudge."""
-        self._queue.jobs.marked(submission_id, job_id=job_id, fence=fence)
-
-    def without_job(self, submission_ids: Sequence[str]) -> list[str]:
-        """Return those of `submission_ids` that have no job."""
-        return self._queue.jobs.without_job(submission_ids)
 
 
 class Maintenance:
@@ -165,8 +110,15 @@ class Maintenance:
         Raises:
             PyMongoError: the database went away; what is left is done by a later call.
         """
-        for step in (*self._sweeps(), *self._tidyings()):
+        for step in (*self._sweeps(), *self._tidyings(), self.advance_rejudges):
             step()
+
+    def advance_rejudges(self) -> bool:
+        """Move bulk rejudges on by one step; tell whether there is more to do at once.
+
+        Not on the side of a poll: one step is hundreds of writes.
+        """
+        return rejudging.advance(queue=self._domain_queue, now=self._now)
 
     def _each(self, steps: Sequence[Callable[[], object]]) -> None:
         """Do each step, whatever becomes of the others: one that fails holds up nothing else."""
@@ -180,6 +132,7 @@ class Maintenance:
         return (
             self._land_judge_errors,
             self._mark_rejudged,
+            self._bring_back_cancelled,
             self._sweeper.enqueue_missing,
             self._finish_homeworks,
         )
@@ -197,6 +150,12 @@ class Maintenance:
                 job_id=job.job_id,
                 fence=job.mark_due or job.fence,
                 queue=self._domain_queue,
+            )
+
+    def _bring_back_cancelled(self) -> None:
+        for job in self._queue.jobs.restores_due(MARKS_MAX):
+            bring_back(
+                job.submission_id, fence=job.restore_due or job.fence, queue=self._domain_queue
             )
 
     def _finish_homeworks(self) -> None:
@@ -317,7 +276,7 @@ def _wired(settings: Settings, clock: Clock | None) -> Flask:
         database_errors=(OperationError,),
         contended_errors=(RecomputeContendedError,),
     )
-    for blueprint in (runners, files, submissions, exports, admin, ops):
+    for blueprint in (runners, files, submissions, exports, admin, rejudge_api, ops):
         app.register_blueprint(blueprint)
     console.wiring.install(app, DOMAIN_ERRORS)
     for command in cli.COMMANDS:
@@ -341,6 +300,8 @@ def _services(
     in_process = settings.mongodb_uri == IN_PROCESS_URI
     domain_queue = DomainQueue(queue, now)
     land = partial(process_result, now=now)
+    maintain = Maintenance(queue, domain_queue, land, now)
+    wakeup = Wakeup()
     return Services(
         settings=settings,
         queue=queue,
@@ -350,8 +311,9 @@ def _services(
         now=now,
         links=Links(settings.secret_key or "", now),
         waiters=Waiters(settings.waiters_max),
-        wakeup=Wakeup(),
-        maintain=Maintenance(queue, domain_queue, land, now),
+        wakeup=wakeup,
+        maintain=maintain,
+        housekeeping=Housekeeping(maintain, maintain.advance_rejudges, wakeup.notify),
         readiness=partial(_readiness, database, in_process, prepare),
     )
 
@@ -367,6 +329,7 @@ def _prepare(settings: Settings, queue: Queue, now: Clock) -> None:
     engine.create_indexes()
     storage.create_indexes()
     console_session.create_indexes()
+    rejudging.create_indexes()
     if settings.admin_api_key is not None:
         user.ensure_admin_key(settings.admin_api_key, now=now())
 

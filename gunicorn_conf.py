@@ -70,19 +70,19 @@ def post_fork(server: Any, worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """At SIGTERM, have waiting polls answered at once, so that the stop need not wait for them."""
+    """Start the housekeeping; at SIGTERM end it, and have waiting polls answered at once."""
     finish = signal.getsignal(signal.SIGTERM)
     service = getattr(worker.app.wsgi(), "extensions", {}).get("judge_dispatch")
     if service is None or not callable(finish):
         return
 
-    def stop_waiting(
-        number: int, frame: Any, finish: Any = finish, wakeup: Any = service.wakeup
-    ) -> None:
-        wakeup.close()
+    def stop_waiting(number: int, frame: Any, finish: Any = finish, service: Any = service) -> None:
+        service.housekeeping.stop()
+        service.wakeup.close()
         finish(number, frame)
 
     signal.signal(signal.SIGTERM, stop_waiting)
+    service.housekeeping.start()
 
 
 def child_exit(server: Any, worker: Any) -> None:

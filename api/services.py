@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast
 
 from flask import Flask, current_app
 
@@ -38,6 +38,13 @@ class Waiters:
                 self._places.release()
 
 
+class Thread(Protocol):
+    """Something that runs beside the requests."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Services:
     """Everything a handler may call."""
@@ -53,6 +60,8 @@ class Services:
     wakeup: Wakeup
     maintain: Callable[[], None]
     """Finishes what crashes left, at most every second; called by whoever polls."""
+    housekeeping: Thread
+    """What the process does beside its requests; the server starts it."""
     readiness: Callable[[], str | None]
     """Returns what keeps the service from working, or None."""
 

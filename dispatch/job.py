@@ -208,7 +208,7 @@ def move_to_front(queue: Queue, submission_id: str, *, now: Clock) -> Job | None
         job = queue.jobs.get(submission_id)
         if job is None or job.state is not State.PENDING:
             return None
-        highest = queue.jobs.highest_priority(besides=submission_id)
+        highest = queue.jobs.highest_priority(queue.languages, besides=submission_id)
         first = job.priority if highest is None else highest + 1
         moved = queue.jobs.move_to_front(job, priority=first, now=now())
         if moved is not None:

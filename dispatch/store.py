@@ -155,10 +155,14 @@ class JobStore:
         found = self.jobs.find({"_id": {"$in": list(submission_ids)}})
         return {job.submission_id: job for job in _jobs(found)}
 
-    def highest_priority(self, besides: str) -> int | None:
+    def highest_priority(self, languages: Sequence[int], besides: str) -> int | None:
         """Return the best priority of those that wait, the submission `besides` left out."""
         first = self.jobs.find_one(
-            {"state": State.PENDING.value, "_id": {"$ne": besides}},
+            {
+                "state": State.PENDING.value,
+                "language": {"$in": list(languages)},
+                "_id": {"$ne": besides},
+            },
             {"priority": 1},
             sort=[("priority", -1)],
         )

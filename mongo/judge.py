@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import IO, Any
 
 from ulid import ULID
 
 from dispatch.contract import Language, TaskSpec
-from mongo import archive, console_session, export, homework, outputs, problem, submission, user
+from mongo import (
+    archive,
+    cancelling,
+    console_session,
+    export,
+    homework,
+    outputs,
+    problem,
+    rejudge_report,
+    rejudging,
+    submission,
+    user,
+)
+from mongo.bulk_queue import BulkQueue
 from mongo.console_session import ConsoleSession
 from mongo.homework import HomeworkSettings
-from mongo.submission import JobQueue, Submitted
+from mongo.submission import Submitted
 from mongo.user import Principal
 
 
 class Judge:
     """Users, problems, homeworks and submissions. Every method may raise a `DomainError`."""
 
-    def __init__(self, queue: JobQueue, now: Callable[[], datetime]) -> None:
+    def __init__(self, queue: BulkQueue, now: Callable[[], datetime]) -> None:
         self._queue = queue
         self._now = now
 
@@ -146,6 +159,61 @@ class Judge:
     def rejudge(self, submission_id: str) -> str:
         """Have a submission judged afresh; return its job's id."""
         return submission.rejudge(submission_id, queue=self._queue)
+
+    def cancel_submission(self, submission_id: str) -> None:
+        """Take back the rejudge of one submission; its earlier result stands."""
+        cancelling.cancel_rejudge_of(submission_id, queue=self._queue, note="by an admin")
+
+    def start_rejudge(
+        self,
+        *,
+        filter: Mapping[str, Any],
+        mode: rejudging.Mode,
+        by: str,
+    ) -> dict[str, Any]:
+        """Start a bulk rejudge; return its `rejudge_id` and `total`."""
+        return rejudging.start(filter, mode=mode, by=by, now=self._now())
+
+    def list_rejudges(self, limit: int) -> list[dict[str, Any]]:
+        """Return the newest bulk rejudges with their progress."""
+        return rejudging.recent(limit)
+
+    def view_rejudge(self, rejudge_id: str) -> dict[str, Any]:
+        """Return a bulk rejudge with its progress and what it changes."""
+        return rejudging.view(rejudge_id)
+
+    def rejudge_items(
+        self, rejudge_id: str, *, after: str | None, limit: int
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """Return some of its submissions, and the next page's cursor."""
+        return rejudging.page(rejudge_id, after=after, limit=limit)
+
+    def rejudge_students(
+        self, rejudge_id: str, *, after: str | None, limit: int
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """Return what a preview changes for some of its students, and the next page's cursor."""
+        rejudging.require(rejudge_id)
+        return rejudge_report.page(rejudge_id, after=after, limit=limit)
+
+    def hold_rejudge(self, rejudge_id: str) -> None:
+        """Have nothing more of it claimed until it is released."""
+        rejudging.hold(rejudge_id, queue=self._queue)
+
+    def release_rejudge(self, rejudge_id: str) -> None:
+        """Have it claimed again."""
+        rejudging.release(rejudge_id, queue=self._queue)
+
+    def cancel_rejudge(self, rejudge_id: str) -> None:
+        """Have what has not been claimed keep its result."""
+        rejudging.cancel(rejudge_id)
+
+    def apply_rejudge(self, rejudge_id: str) -> None:
+        """Have a preview's verdicts count."""
+        rejudging.apply(rejudge_id)
+
+    def discard_rejudge(self, rejudge_id: str) -> None:
+        """Drop a preview's verdicts."""
+        rejudging.discard(rejudge_id)
 
     def view_submission(self, submission_id: str) -> dict[str, Any]:
         """Return what is shown of a submission."""

@@ -14,7 +14,7 @@ from typing import Any
 from pymongo import ReturnDocument
 
 from dispatch.contract import HandedOut, InvalidResult, JudgeResult, Landed, Verdict
-from mongo import engine, outputs, recompute, storage
+from mongo import engine, outputs, recompute, rejudge_items, storage
 from mongo.outputs import Bundle
 from mongo.scoring import FoldedResult, FoldedTask, fold
 
@@ -39,6 +39,9 @@ def process_result(
     tasks: JudgeResult | None,
     handed_out: HandedOut | None,
     now: Callable[[], datetime],
+    rejudge_id: str | None = None,
+    preview: bool = False,
+    runner_id: str | None = None,
 ) -> Landed:
     """Land a result, or (`tasks` None) a judge error. See `dispatch.contract.ProcessResult`.
 
@@ -47,30 +50,70 @@ def process_result(
         RecomputeContendedError: other writers won every race; land again.
     """
     if tasks is None:
-        return _land_judge_error(submission_id, job_id, fence, now)
-    if handed_out is None:
-        raise InvalidResult("nothing was handed out under this lease")
-    folded = fold(tasks, handed_out)
-    bundle = outputs.store(submission_id, fence, tasks)
-    before = _land(
-        submission_id,
-        guard={},
-        result={
-            **_result(folded, bundle),
+        result = {
+            **JUDGE_ERROR,
             "job_id": job_id,
             "fence": fence,
             "judged_at": now(),
+            "exhausted": True,
+        }
+    elif handed_out is None:
+        raise InvalidResult("nothing was handed out under this lease")
+    else:
+        folded = fold(tasks, handed_out)
+        result = {
+            **_result(folded, outputs.store(submission_id, fence, tasks)),
+            "job_id": job_id,
+            "fence": fence,
+            "judged_at": now(),
+            "judged_by": runner_id,
             "testdata_sha256": handed_out.testdata_sha256,
             "exhausted": False,
-        },
+        }
+    if preview and rejudge_id is not None:
+        return _land_preview(submission_id, rejudge_id, result)
+    landed = (
+        _land_judge_error(submission_id, result)
+        if tasks is None
+        else _land_real(submission_id, result)
     )
+    if rejudge_id is not None and landed is not Landed.REFUSED:
+        _note_landed(submission_id, rejudge_id, fence)
+    return landed
+
+
+def _land_real(submission_id: str, result: dict[str, Any]) -> Landed:
+    before = write_result(submission_id, guard={}, result=result)
     if before is None:
-        if bundle.blob_id is not None:
-            storage.delete(bundle.blob_id)
+        _drop(result)
         return Landed.REFUSED
     finish_judging(before["username"], before["problem_id"])
-    _drop_outputs(before)
+    drop_outputs(before)
     return Landed.VERDICT
+
+
+def _note_landed(submission_id: str, rejudge_id: str, fence: int) -> None:
+    """Tell the bulk rejudge what its job left standing. (Last: a landing may be repeated.)"""
+    submission = engine.submissions().find_one(
+        {"_id": submission_id}, {"result.status": 1, "result.score": 1}
+    )
+    if submission is not None and submission.get("result"):
+        result = {**submission["result"], "fence": fence}
+        rejudge_items.landed(rejudge_id, submission_id, result=result)
+
+
+def _land_preview(submission_id: str, rejudge_id: str, result: dict[str, Any]) -> Landed:
+    """Keep a result beside the submission's. Only the fence is raised: what is older is refused."""
+    standing = {"_id": submission_id, "fence": {"$lte": result["fence"]}}
+    if _update(standing, {"$set": {"fence": result["fence"]}}) is None:
+        _drop(result)
+        return Landed.REFUSED
+    before = rejudge_items.landed(rejudge_id, submission_id, result=result, keep=True)
+    if before is None:
+        _drop(result)
+        return Landed.REFUSED
+    drop_outputs(before)
+    return Landed.VERDICT if result["status"] != Verdict.JE else Landed.JUDGE_ERROR
 
 
 def finish_judging(username: str, problem_id: int) -> None:
@@ -84,9 +127,8 @@ def finish_judging(username: str, problem_id: int) -> None:
         recompute.recompute_standing(homework_id, username, problem_id)
 
 
-def _land_judge_error(
-    submission_id: str, job_id: str, fence: int, now: Callable[[], datetime]
-) -> Landed:
+def _land_judge_error(submission_id: str, result: dict[str, Any]) -> Landed:
+    job_id, fence = result["job_id"], result["fence"]
     # Not where it is pending: a rejudge kept the waiting job, and its end is to be seen.
     real_result_of_job = {
         "result.job_id": job_id,
@@ -102,20 +144,10 @@ def _land_judge_error(
         if kept is not None:
             finish_judging(kept["username"], kept["problem_id"])
             return Landed.VERDICT
-        before = _land(
-            submission_id,
-            guard={"$nor": [real_result_of_job]},
-            result={
-                **JUDGE_ERROR,
-                "job_id": job_id,
-                "fence": fence,
-                "judged_at": now(),
-                "exhausted": True,
-            },
-        )
+        before = write_result(submission_id, guard={"$nor": [real_result_of_job]}, result=result)
         if before is not None:
             finish_judging(before["username"], before["problem_id"])
-            _drop_outputs(before)
+            drop_outputs(before)
             return Landed.JUDGE_ERROR
         newer = {"_id": submission_id, "fence": {"$lte": fence}}
         if engine.submissions().find_one(newer, {"_id": 1}) is None:
@@ -123,7 +155,7 @@ def _land_judge_error(
     raise recompute.RecomputeContendedError(f"submission {submission_id} keeps changing")
 
 
-def _land(
+def write_result(
     submission_id: str, *, guard: dict[str, Any], result: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Write a result under its fence, and what counts; return the submission as it was before.
@@ -178,8 +210,11 @@ def _task(number: int, task: FoldedTask, bundle: Bundle) -> dict[str, Any]:
     }
 
 
-def _drop_outputs(before: dict[str, Any]) -> None:
-    """Remove the bundle that the new result replaced."""
-    replaced = (before.get("result") or {}).get("outputs_blob")
-    if replaced is not None:
-        storage.delete(replaced)
+def drop_outputs(before: dict[str, Any]) -> None:
+    """Remove the bundle of what was there before the new result."""
+    _drop(before.get("result") or {})
+
+
+def _drop(result: dict[str, Any]) -> None:
+    if result.get("outputs_blob") is not None:
+        storage.delete(result["outputs_blob"])

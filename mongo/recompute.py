@@ -175,7 +175,7 @@ def standings(
     if homework is None:
         return {username: {} for username in usernames}
     students = set(homework.get("students", ())).intersection(usernames)
-    counted = _counted(sorted(students), homework["problem_ids"])
+    counted = counted_submissions(sorted(students), homework["problem_ids"])
     rules = rules_of(homework)
     return {
         username: {
@@ -217,7 +217,7 @@ def settings_for(homework_id: str, usernames: Sequence[str]) -> dict[str, Any] |
     return next(iter(found), None)
 
 
-def _counted(
+def counted_submissions(
     usernames: Sequence[str], problem_ids: Sequence[int]
 ) -> dict[tuple[str, int], list[CountedSubmission]]:
     """Return (username, problem id) to the judged submissions."""
@@ -250,7 +250,7 @@ def _one_problem(homework: dict[str, Any] | None, username: str, problem_id: int
         or problem_id not in homework["problem_ids"]
     ):
         return {"$unset": {field: ""}}
-    counted = _counted([username], [problem_id])
+    counted = counted_submissions([username], [problem_id])
     standing = stand(rules_of(homework), counted.get((username, problem_id), ()))
     return {"$set": {field: standing.to_document()}}
 

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from pymongo.errors import DuplicateKeyError
 
-from mongo import engine, recompute, storage
+from mongo import engine, recompute, rejudge_items, storage
 from mongo.storage import Place
 from mongo.submission import JobQueue
 
@@ -112,6 +112,7 @@ def _drop_unreferenced(prefix: str, blobs: list[Place]) -> int:
     ):
         referenced.add(submission["code_blob"])
         referenced.add((submission.get("result") or {}).get("outputs_blob"))
+    referenced |= rejudge_items.outputs_of(owners)
     unreferenced = [blob.blob_id for blob in blobs if blob.blob_id not in referenced]
     for blob_id in unreferenced:
         storage.delete(blob_id)

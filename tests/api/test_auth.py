@@ -24,6 +24,7 @@ PATH_VALUES = {
     "case": "0",
     "stream": "stdout",
     "token": "none",
+    "rejudge_id": "none",
 }
 OPEN = {
     ("GET", "/healthz"),

@@ -133,6 +133,8 @@ READS: dict[str, tuple[Callable[[Queue], Any], int]] = {
     # The call, and how many documents it may look at.
     "claim: the line": (lambda q: q.jobs.pending([0, 1, 2], [], LIMIT), LIMIT + 3),
     "claim: one language": (lambda q: q.jobs.pending([1], [], LIMIT), LIMIT),
+    "the best priority": (lambda q: q.jobs.highest_priority([0, 1, 2], "s17"), 5),
+    "restores due": (lambda q: q.jobs.restores_due(LIMIT), 0),
     "reclaim": (lambda q: q.jobs.orphans(NOW, [0, 1, 2], [], LIMIT), ORPHANS + EXHAUSTED),
     "exhaust": (lambda q: q.jobs.exhausted(NOW, LIMIT), ORPHANS + EXHAUSTED),
     "heartbeat: renew": (lambda q: q.jobs.renew("rn_7", ["jb_8007", "jb_8057"], NOW), 25),

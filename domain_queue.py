@@ -1,0 +1,149 @@
+"""The queue as the domain sees it: the verbs of the lease protocol behind the domain's types.
+
+Guarantees: translates and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dispatch import job as verbs
+from dispatch.clock import Clock
+from dispatch.queue import Queue
+from dispatch.records import Job
+from dispatch.states import Outcome, State
+from mongo.bulk_queue import JobView
+
+
+class DomainQueue:
+    """The queue as the domain sees it (`mongo.bulk_queue.BulkQueue`)."""
+
+    def __init__(self, queue: Queue, now: Clock) -> None:
+        self._queue = queue
+        self._now = now
+
+    def enqueue(
+        self,
+        *,
+        submission_id: str,
+        job_id: str,
+        problem_id: int,
+        language: int,
+        submission_fence: int,
+    ) -> None:
+        """Give the submission its job, unless it has one."""
+        verbs.enqueue_job(
+            self._queue,
+            submission_id=submission_id,
+            job_id=job_id,
+            problem_id=problem_id,
+            language=language,
+            submission_fence=submission_fence,
+            now=self._now,
+        )
+
+    def requeue(
+        self,
+        *,
+        submission_id: str,
+        problem_id: int,
+        language: int,
+        submission_fence: int,
+        minted_job_id: str | None,
+    ) -> tuple[str, int]:
+        """Have the submission judged afresh; return (job id, the job's fence)."""
+        job = verbs.rejudge_job(
+            self._queue,
+            submission_id=submission_id,
+            problem_id=problem_id,
+            language=language,
+            submission_fence=submission_fence,
+            minted_job_id=minted_job_id,
+            now=self._now,
+        )
+        if job is None:
+            raise RuntimeError("a rejudge without an id of its own is never skipped")
+        return job.job_id, job.fence
+
+    def marked(self, *, submission_id: str, job_id: str, fence: int) -> None:
+        """Note that the submission carries the mark of that rejudge."""
+        self._queue.jobs.marked(submission_id, job_id=job_id, fence=fence)
+
+    def without_job(self, submission_ids: Sequence[str]) -> list[str]:
+        """Return those of `submission_ids` that have no job."""
+        return self._queue.jobs.without_job(submission_ids)
+
+    def requeue_for(
+        self,
+        rejudge_id: str,
+        *,
+        submission_id: str,
+        problem_id: int,
+        language: int,
+        submission_fence: int,
+        minted_job_id: str | None,
+    ) -> tuple[str, int] | None:
+        """Have the submission judged afresh behind fresh ones; None: that has been done."""
+        job = verbs.rejudge_job(
+            self._queue,
+            submission_id=submission_id,
+            problem_id=problem_id,
+            language=language,
+            submission_fence=submission_fence,
+            minted_job_id=minted_job_id,
+            priority=verbs.PRIORITY_BULK_REJUDGE,
+            rejudge_id=rejudge_id,
+            now=self._now,
+        )
+        return None if job is None else (job.job_id, job.fence)
+
+    def preview_for(self, rejudge_id: str, submission_id: str) -> tuple[str, int] | None:
+        """Have a finished submission judged beside what it has; None: its job is not done."""
+        job = verbs.preview_job(
+            self._queue, submission_id=submission_id, rejudge_id=rejudge_id, now=self._now
+        )
+        return None if job is None else (job.job_id, job.fence)
+
+    def jobs(self, submission_ids: Sequence[str]) -> Mapping[str, JobView]:
+        """Return submission id to job, of those that have one."""
+        found = self._queue.jobs.some(submission_ids)
+        return {submission_id: _view(job) for submission_id, job in found.items()}
+
+    def cancel(self, submission_id: str, job: JobView, *, note: str) -> int | None:
+        """Take the rejudge back if its job is still like that; return its new fence."""
+        now = self._queue.jobs.get(submission_id)
+        if now is None or _view(now) != job:
+            return None
+        cancelled = verbs.cancel_job(
+            self._queue, now, only_waiting=job.waiting, note=note, now=self._now
+        )
+        return None if cancelled is None else cancelled.fence
+
+    def restored(self, submission_id: str, *, fence: int) -> None:
+        """Note that the submission shows its result again."""
+        self._queue.jobs.restored(submission_id, fence=fence)
+
+    def hold(self, rejudge_id: str) -> None:
+        """Hand out none of the rejudge's waiting jobs."""
+        self._queue.control.hold_rejudge(rejudge_id)
+
+    def release(self, rejudge_id: str) -> None:
+        """Hand them out again."""
+        self._queue.control.release_rejudge(rejudge_id)
+
+    def held(self) -> Sequence[str]:
+        """Return the rejudges on hold."""
+        return self._queue.control.read().held_rejudges
+
+
+def _view(job: Job) -> JobView:
+    return JobView(
+        job_id=job.job_id,
+        fence=job.fence,
+        waiting=job.state is State.PENDING,
+        done=job.state is State.DONE,
+        cancelled=job.outcome is Outcome.CANCELLED,
+        mark_due=job.mark_due is not None,
+        preview=job.preview,
+        rejudge_id=job.rejudge_id,
+    )
