@@ -90,6 +90,8 @@ class Race:
             "rejudge": lambda: self.store.rejudge(
                 job, job_id=new_job_id(), priority=5, rejudge_id=None, now=now
             ),
+            "cancel": lambda: self.store.cancel(job, only_from=None, note="a test", now=now),
+            "move_to_front": lambda: self.store.move_to_front(job, priority=7, now=now),
         }
         return edges[edge]()
 

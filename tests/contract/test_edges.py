@@ -109,6 +109,22 @@ rejudge          | claim                                 | lease over, reclaim b
 rejudge          | claim                                 | rejudge
 rejudge          | claim, complete_begins                | complete_ends
 rejudge          | claim, complete_begins, complete_ends | rejudge
+cancel           | -                                     | claim
+cancel           | -                                     | rejudge_pending
+cancel           | claim                                 | complete_begins
+cancel           | claim                                 | complete_begins, complete_restore
+cancel           | claim                                 | rejudge
+cancel           | claim, complete_begins                | complete_ends
+cancel           | claim                                 | cancel
+complete_begins  | claim                                 | cancel
+complete_ends    | claim, complete_begins                | cancel
+complete_restore | claim, complete_begins                | cancel
+exhaust_ends     | used up, exhaust_begins               | cancel
+claim by A       | -                                     | cancel
+move_to_front    | -                                     | claim
+move_to_front    | -                                     | claim, drain, claim by A, drain
+move_to_front    | -                                     | rejudge_pending
+move_to_front    | -                                     | cancel
 """
 
 

@@ -159,14 +159,14 @@ def test_i6_a_real_result_that_lands_while_the_judge_error_looks_stands(
 ) -> None:
     """The judge error has found no real result of its job; then one lands; then it writes."""
     course.submit("ada", 1, "sn_1")
-    original = landing._land
+    original = landing.write_result
 
     def late(*args: Any, **kwargs: Any) -> Any:
         monkeypatch.undo()
         assert course.land("sn_1", "AC", fence=2) is Landed.VERDICT
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(landing, "_land", late)
+    monkeypatch.setattr(landing, "write_result", late)
     assert course.land("sn_1", fence=3) is Landed.VERDICT
     assert course.view("sn_1")["verdict"] == "AC"
     assert course.counters("ada") == (1, 1, [1])

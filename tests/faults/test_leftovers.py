@@ -139,7 +139,7 @@ def orphaned_outputs(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     service.submit("ada", 1, "sn_1")
     service.land("sn_1", "WA", fence=2)
     with monkeypatch.context() as patch:
-        patch.setattr(landing, "_drop_outputs", crash)
+        patch.setattr(landing, "drop_outputs", crash)
         with pytest.raises(Crash):
             service.land("sn_1", "AC", fence=3)
 
@@ -149,7 +149,7 @@ def unborn_outputs(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     service.submit("ada", 1, "sn_1")
     service.land("sn_1", "AC", fence=2)
     with monkeypatch.context() as patch:
-        patch.setattr(landing, "_land", crash)
+        patch.setattr(landing, "write_result", crash)
         with pytest.raises(Crash):
             service.land("sn_1", "WA", fence=3)
 
