@@ -22,7 +22,7 @@ from rich.table import Table
 
 from api.schemas import UserName
 from api.services import services
-from dispatch.contract import TaskSpec
+from dispatch.contract import TaskSpec, Verdict
 from mongo import check, user
 from mongo.errors import DomainError
 from mongo.problem_package import PackageRefused, read_package
@@ -33,6 +33,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 console = Console(markup=False, highlight=False, emoji=False)
 EXIT_DIFFERENCE = 1
 DIFFERENCES_SHOWN_MAX = 50
+VERDICTS = [verdict.name for verdict in Verdict if verdict != Verdict.PENDING]
 LOOK_AGAIN_S = 0.5
 """How long `recompute --check` waits between two looks at what differs."""
 
@@ -117,16 +118,58 @@ def create_key(admin: bool, username: str | None) -> None:
 
 
 @click.command("rejudge")
-@click.argument("submission_ids", nargs=-1, required=True)
+@click.argument("submission_ids", nargs=-1)
+@click.option("--problem", "problem_id", type=click.IntRange(0, 2**31 - 1), help="In bulk.")
+@click.option("--homework", "homework_id", help="In bulk: its students, its problems.")
+@click.option("--user", "username", callback=_user_name, help="In bulk: of this user.")
+@click.option("--verdict", type=click.Choice(VERDICTS), help="In bulk: with this verdict.")
+@click.option("--preview", is_flag=True, help="In bulk: keep the new verdicts until applied.")
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @with_appcontext
-def rejudge(submission_ids: tuple[str, ...]) -> None:
-    """Have submissions judged afresh."""
+def rejudge(
+    submission_ids: tuple[str, ...],
+    preview: bool,
+    as_json: bool,
+    **scope: Any,
+) -> None:
+    """Have submissions judged afresh: the named ones, or in bulk what the options say.
+
+    In bulk the service does it in the background, behind fresh submissions.
+    """
+    wish = {name: value for name, value in scope.items() if value is not None}
+    if bool(submission_ids) == bool(wish) or (submission_ids and preview):
+        raise click.UsageError("give either submissions, or options that choose them")
+    if wish:
+        _rejudge_in_bulk(wish, preview, as_json)
+        return
+    _rejudge_each(submission_ids, as_json)
+
+
+def _rejudge_in_bulk(wish: dict[str, Any], preview: bool, as_json: bool) -> None:
+    try:
+        started = services().judge.start_rejudge(
+            filter=wish, mode="preview" if preview else "replace", by="the command line"
+        )
+    except DomainError as error:
+        raise Refused(error.detail) from None
+    if as_json:
+        click.echo(json.dumps(started))
+    else:
+        click.echo(f"{started['rejudge_id']}: {started['total']} submission(s)")
+
+
+def _rejudge_each(submission_ids: Sequence[str], as_json: bool) -> None:
+    rejudged = {}
     for submission_id in submission_ids:
         try:
             job_id = services().judge.rejudge(submission_id)
         except DomainError as error:
             raise Refused(error.detail) from None
-        click.echo(f"{submission_id}: {job_id}")
+        rejudged[submission_id] = job_id
+        if not as_json:
+            click.echo(f"{submission_id}: {job_id}")
+    if as_json:
+        click.echo(json.dumps(rejudged))
 
 
 @click.command("recompute")

@@ -48,6 +48,9 @@ def apply_some(rejudge_id: str, *, queue: BulkQueue) -> int:
 
 
 def _apply_one(item: Document) -> Document:
+    if "result" not in item:
+        # A rejudge that counts took the waiting preview's job: its result landed by itself.
+        return {"decided": OVERTAKEN, "reason": "not applied: a rejudge landed it by itself"}
     result, submission_id = item["result"], item["submission"]
     before = write_result(
         submission_id,

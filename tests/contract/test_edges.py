@@ -122,7 +122,7 @@ complete_restore | claim, complete_begins                | cancel
 exhaust_ends     | used up, exhaust_begins               | cancel
 claim by A       | -                                     | cancel
 move_to_front    | -                                     | claim
-move_to_front    | -                                     | claim, drain, claim by A, drain
+move_to_front    | -                                     | claim, drain
 move_to_front    | -                                     | rejudge_pending
 move_to_front    | -                                     | cancel
 """
