@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mongo import cancelling, check, landing
+from mongo import cancelling, check, landing, rejudge_items
 from tests.factories import DAY, EPOCH, Runner, Service, results
 
 MANY = 2_000
@@ -449,3 +449,30 @@ def test_a_rejudge_that_counts_turns_a_waiting_preview_off(course: Service, runn
     assert view(course, rejudge_id)["state"] == "applied"
     assert course.view("s1")["verdict"] == "WA"
     check_same_as_recomputed(course)
+
+
+def test_what_landed_just_before_its_preview_is_not_overwritten(
+    course: Service, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The preview has read what the submission shows; then a rejudge lands; then it asks."""
+    judged(course, runner, ("s1", "ada", 1, "AC"))
+    rejudge_id = start(course, problem_id=1, mode="preview")
+    original, calls = rejudge_items.before, []
+
+    def late(submission: Any) -> Any:
+        shown = original(submission)
+        calls.append(shown)
+        if len(calls) == 2:
+            course.ok("POST", "/submissions/s1/rejudge")
+            course.judge(runner, "s1", "TLE")
+        return shown
+
+    monkeypatch.setattr(rejudge_items, "before", late)
+    go_on(course)
+    assert len(calls) == 2
+    course.judge(runner, "s1", "WA")
+    go_on(course)
+    course.ok("POST", f"/rejudges/{rejudge_id}/apply")
+    go_on(course)
+    assert course.view("s1")["verdict"] == "TLE"
+    assert "another road" in items(course, rejudge_id)["s1"]["reason"]
