@@ -13,8 +13,8 @@ RUN python -m venv /venv \
 FROM base AS api
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin judge
 COPY --from=libraries /venv /venv
-COPY app.py cli.py domain_queue.py gunicorn_conf.py housekeeping.py http_worker.py local.py logs.py \
-     serve.py settings.py ./
+COPY app.py cli.py domain_queue.py gunicorn_conf.py housekeeping.py http_worker.py local.py logs.py ./
+COPY serve.py settings.py ./
 COPY api api
 COPY console console
 COPY dispatch dispatch
