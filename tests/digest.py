@@ -1,7 +1,8 @@
 """The domain's documents as plain values, so that two runs can be compared.
 
 Left out is what says how often and when something was done, not what it led to: fences, versions,
-the ids of jobs and blobs, the moment of a landing. A blob stands there by its contents.
+the ids of jobs and blobs, the moment of a landing and who judged. A blob stands there by its
+contents.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _submission(submission: Document, blobs: dict[str, str]) -> Document:
         result = {
             name: value
             for name, value in result.items()
-            if name not in ("fence", "job_id", "judged_at")
+            if name not in ("fence", "job_id", "judged_at", "judged_by")
         }
         if result["outputs_blob"] is not None:
             result["outputs_blob"] = blobs.get(result["outputs_blob"], "missing")

@@ -117,6 +117,9 @@ def test_the_callable_is_told_the_same_under_a_newer_fence(world: World, lease: 
         first
         == second
         == {
+            "preview": False,
+            "rejudge_id": None,
+            "runner_id": lease.leased_by,
             "submission_id": "s1",
             "job_id": lease.job_id,
             "tasks": results("AC"),
