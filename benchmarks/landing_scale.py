@@ -29,7 +29,6 @@ from rich.progress import track
 from rich.table import Table
 
 import logs
-from app import DomainQueue
 from dispatch import job as verbs
 from dispatch.clock import system_clock
 from dispatch.contract import CaseResult, TaskSpec, Verdict
@@ -37,6 +36,7 @@ from dispatch.indexes import DURABLE
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from dispatch.runner import Runner
+from domain_queue import DomainQueue
 from mongo import engine, homework, problem, storage, submission
 from mongo.embedded import EmbeddedMongo
 from mongo.homework import HomeworkSettings

@@ -17,7 +17,7 @@ from pymongo import MongoClient, WriteConcern
 from pymongo.monitoring import CommandListener
 
 import logs
-from app import DomainQueue, Maintenance
+from app import Maintenance
 from dispatch import job as verbs
 from dispatch.contract import Landed, Language, TaskSpec
 from dispatch.invariants import Violation, check_database
@@ -26,6 +26,7 @@ from dispatch.lease import LeaseRules
 from dispatch.queue import open_queue
 from dispatch.records import Job
 from dispatch.runner import Runner
+from domain_queue import DomainQueue
 from mongo import check, engine, homework, landing, problem, storage, submission, sweep, user
 from mongo.archive import source_zip
 from mongo.homework import HomeworkSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,19 @@ from runner.executor import Executor
 from runner.isolation import Bubblewrap, Isolation, Slot, Unsafe, release_slots, reserve_slots
 from runner.workspace import WorkRoot
 from tests.runner.support import Bench
+
+
+@pytest.fixture
+def logged(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> Callable[[], str]:
+    """What was logged: printed, or, where an earlier test has set logging up, as records."""
+
+    def text() -> str:
+        printed = capsys.readouterr()
+        return printed.out + printed.err + caplog.text
+
+    return text
 
 
 @pytest.fixture(scope="session")

@@ -240,7 +240,7 @@ def test_a_code_zip_that_is_not_one_file_named_right_goes_back(scene):
     assert abort["reason"] == "prep_failed"
 
 
-def test_a_failure_of_the_runner_itself_gives_the_job_back(scene, monkeypatch, capsys):
+def test_a_failure_of_the_runner_itself_gives_the_job_back(scene, monkeypatch, logged):
     def broken(*args):
         raise ZeroDivisionError("a bug")
 
@@ -249,8 +249,8 @@ def test_a_failure_of_the_runner_itself_gives_the_job_back(scene, monkeypatch, c
     with scene.running():
         (abort,) = scene.service.wait_for("abort")
     assert abort["reason"] == "prep_failed"
-    printed = capsys.readouterr()
-    assert "ZeroDivisionError" in printed.out + printed.err
+    printed = logged()
+    assert "ZeroDivisionError" in printed
 
 
 def _claims(scene: Scene) -> int:
@@ -271,7 +271,7 @@ def _one_more_claim(scene: Scene, pause_s: float) -> None:
     assert len(scene.service.offers) == left - 1
 
 
-def test_a_runner_that_fails_does_not_burn_the_queue(scene, monkeypatch, capsys):
+def test_a_runner_that_fails_does_not_burn_the_queue(scene, monkeypatch, logged):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     failing = True
     real = TestDataCache.open
@@ -299,9 +299,9 @@ def test_a_runner_that_fails_does_not_burn_the_queue(scene, monkeypatch, capsys)
         _until(lambda: _claims(scene) == 10)
     assert len(scene.service.got("complete")) >= 5
     assert {abort["reason"] for abort in scene.service.got("abort")} == {"prep_failed"}
-    told = capsys.readouterr()
-    assert "runner_unwell" in told.out + told.err
-    assert "No space left on device" in told.out + told.err
+    told = logged()
+    assert "runner_unwell" in told
+    assert "No space left on device" in told
 
 
 @pytest.mark.parametrize("fault", [{"code_url": "/files/nowhere"}, {"testdata_url": "/nowhere"}])

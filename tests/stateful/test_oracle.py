@@ -33,6 +33,7 @@ HOMEWORKS = ("first", "second", "third")
 PENALTIES = ("score = 0", "score=score*(0.7**overtime)", "if overtime>1: score=0", "score / 2")
 EMPTIED = ("users", "homeworks", "student_status", "submissions", "jobs")
 HALF_DAY = timedelta(hours=12)
+DUE = {"recompute_due": True}
 JE = 6
 PENDING = -1
 # Two tasks, of 30 and 70: what is reported, and what it comes to as (status, score).
@@ -259,6 +260,7 @@ class Play:
 
     def wrong(self) -> list[str]:
         found = wrong_totals(self.world.raw)
+        found += [f"{due['_id']} is due" for due in self.world.raw["homeworks"].find(DUE)]
         kept = {one["_id"]: one for one in self.world.raw["submissions"].find()}
         for number, stands in enumerate(self.stands):
             one = kept[f"s{number}"]
