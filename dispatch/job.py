@@ -434,17 +434,8 @@ def _land(
     now: Clock,
 ) -> Ended:
     try:
-        landed = process_result(
-            submission_id=landing.submission_id,
-            job_id=landing.job_id,
-            fence=landing.fence,
-            tasks=tasks,
-            handed_out=landing.handed_out,
-            rejudge_id=landing.rejudge_id,
-            preview=landing.preview,
-            runner_id=landing.leased_by,
-        )
-        done = queue.jobs.end_complete(landing, outcome=_outcome(landed), now=now())
+        outcome = _land_result(process_result, landing, tasks)
+        done = queue.jobs.end_complete(landing, outcome=outcome, now=now())
     except BaseException as error:
         _complete_restore(queue, landing, error, now)
         raise
@@ -463,6 +454,21 @@ def _land(
     job = queue.jobs.by_job_id(landing.job_id)
     ended = _explain(queue, job, landing.job_id, runner_id, landing.lease_token, now)
     return _dropped("complete", ended or Ended.IN_FLIGHT, landing.job_id, runner_id)
+
+
+def _land_result(process_result: ProcessResult, landing: Job, tasks: JudgeResult | None) -> Outcome:
+    """Have the domain land `tasks` (None: a judge error); return how that ends the job."""
+    landed = process_result(
+        submission_id=landing.submission_id,
+        job_id=landing.job_id,
+        fence=landing.fence,
+        tasks=tasks,
+        handed_out=landing.handed_out,
+        rejudge_id=landing.rejudge_id,
+        preview=landing.preview,
+        runner_id=landing.leased_by,
+    )
+    return _outcome(landed)
 
 
 def _complete_restore(queue: Queue, landing: Job, error: BaseException, now: Clock) -> None:
@@ -621,17 +627,8 @@ def _land_judge_error(
     }
     emit("exhaust_begins", **ids, attempts=landing.attempts)
     try:
-        landed = process_result(
-            submission_id=landing.submission_id,
-            job_id=landing.job_id,
-            fence=landing.fence,
-            tasks=None,
-            handed_out=landing.handed_out,
-            rejudge_id=landing.rejudge_id,
-            preview=landing.preview,
-            runner_id=landing.leased_by,
-        )
-        done = queue.jobs.end_exhaust(landing, outcome=_outcome(landed), now=now())
+        outcome = _land_result(process_result, landing, None)
+        done = queue.jobs.end_exhaust(landing, outcome=outcome, now=now())
     except Exception as error:  # noqa: BLE001 - whatever a landing raises, it is tried again
         # Whoever happened to poll is not to blame; the next sweep after the deadline retries.
         emit("exhaust_failed", **ids, error=type(error).__name__, exc_info=True)
