@@ -22,6 +22,8 @@ from rich.table import Table
 
 from api.schemas import UserName
 from api.services import services
+from dispatch import books
+from dispatch.books import RunnerEntry
 from dispatch.contract import TaskSpec, Verdict
 from mongo import check, user
 from mongo.errors import DomainError
@@ -240,23 +242,45 @@ def _show_summary(
 
 
 @click.command("runners")
+@click.option("--drain", metavar="RUNNER_ID", help="Give this runner no more jobs.")
+@click.option("--reinstate", metavar="RUNNER_ID", help="Give this runner jobs again.")
+@click.option("--revoke", metavar="RUNNER_ID", help="Refuse this runner's token from now on.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 @with_appcontext
-def runners(as_json: bool) -> None:
-    """List the registered runners and what each holds."""
-    now = services().now()
-    held = services().queue.jobs.holders()
+def runners(drain: str | None, reinstate: str | None, revoke: str | None, as_json: bool) -> None:
+    """List the registered runners, what each holds and what it did in the last hour."""
+    books_of_runners, now = services().queue.runners, services().now
+    if drain is not None and not books_of_runners.ask_to_drain(drain, by="cli", now=now()):
+        raise Refused(f"there is no runner {drain}")
+    if reinstate is not None and not books_of_runners.reinstate(reinstate):
+        raise Refused(f"there is no runner {reinstate}")
+    if revoke is not None and not books_of_runners.revoke(revoke, now=now()):
+        raise Refused(f"there is no runner {revoke}")
     rows = [
         {
-            "runner_id": runner.runner_id,
-            "name": runner.name,
-            "alive": services().queue.runners.is_alive(runner, now=now),
-            "last_seen": runner.last_seen.isoformat(timespec="seconds"),
-            "active_jobs": held.get(runner.runner_id, []),
+            "runner_id": entry.runner.runner_id,
+            "name": entry.runner.name,
+            "alive": entry.alive,
+            "state": _runner_state(entry),
+            "last_seen": entry.runner.last_seen.isoformat(timespec="seconds"),
+            "active_jobs": [held.job.job_id for held in entry.held],
+            "done": entry.done,
+            "aborts": entry.aborts,
+            "judge_errors": entry.judge_errors,
         }
-        for runner in services().queue.runners.list(now=now)
+        for entry in books.runner_entries(services().queue, now)
     ]
     _show(rows, as_json)
+
+
+def _runner_state(entry: RunnerEntry) -> str:
+    if entry.runner.set_aside is not None:
+        return "set aside"
+    if not entry.alive:
+        return "not seen"
+    if entry.runner.drain is not None:
+        return "drains"
+    return "rests" if entry.resting else "alive"
 
 
 @click.command("queue")

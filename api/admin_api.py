@@ -31,6 +31,8 @@ from api.schemas import (
 )
 from api.services import services
 from api.spec import describe
+from dispatch import books
+from dispatch.books import RunnerEntry
 from dispatch.contract import TaskSpec
 
 TAG = "administering"
@@ -162,19 +164,35 @@ def rejudge(submission_id: str) -> ResponseReturnValue:
 def list_runners() -> ResponseReturnValue:
     """List the runners in force, from the service's own books."""
     require_admin()
-    queue, now = services().queue, services().now()
-    held = queue.jobs.holders()
-    answer: list[dict[str, Any]] = [
-        {
-            "runner_id": runner.runner_id,
-            "name": runner.name,
-            "last_seen": runner.last_seen,
-            "alive": queue.runners.is_alive(runner, now=now),
-            "active_jobs": held.get(runner.runner_id, []),
-        }
-        for runner in queue.runners.list(now=now)
-    ]
-    return jsonify(answer)
+    entries = books.runner_entries(services().queue, services().now)
+    return jsonify([_runner(entry) for entry in entries])
+
+
+def _runner(entry: RunnerEntry) -> dict[str, Any]:
+    runner = entry.runner
+    return {
+        "runner_id": runner.runner_id,
+        "name": runner.name,
+        "last_seen": runner.last_seen,
+        "alive": entry.alive,
+        "active_jobs": [held.job.job_id for held in entry.held],
+        "registered_at": runner.registered_at,
+        "languages": runner.languages,
+        "holds": [
+            {
+                "job_id": held.job.job_id,
+                "submission_id": held.job.submission_id,
+                "since": held.since,
+            }
+            for held in entry.held
+        ],
+        "done": entry.done,
+        "judge_errors": entry.judge_errors,
+        "aborts": entry.aborts,
+        "resting": entry.resting,
+        "drain": runner.drain and {"at": runner.drain.at, "by": runner.drain.by},
+        "set_aside": runner.set_aside and {"at": runner.set_aside.at, "why": runner.set_aside.why},
+    }
 
 
 @admin.delete("/runners/<rn>")
@@ -183,7 +201,35 @@ def revoke_runner(rn: str) -> ResponseReturnValue:
     """Refuse a runner's token from now on. Its leases end by themselves."""
     require_admin()
     if not services().queue.runners.revoke(rn, now=services().now()):
-        raise ProblemError(404, "unknown_runner", f"there is no runner {rn[:100]!r}")
+        raise _unknown_runner(rn)
+    return "", 204
+
+
+def _unknown_runner(rn: str) -> ProblemError:
+    return ProblemError(404, "unknown_runner", f"there is no runner {rn[:100]!r}")
+
+
+@admin.post("/runners/<rn>/drain")
+@describe(TAG, answers={204: None}, problems=(403, 404))
+def drain_runner(rn: str) -> ResponseReturnValue:
+    """Give a runner no more jobs. One that asks in its heartbeats is told, and ends."""
+    principal = require_admin()
+    asked = services().queue.runners.ask_to_drain(
+        rn, by=principal.username or "admin", now=services().now()
+    )
+    if not asked:
+        raise _unknown_runner(rn)
+    return "", 204
+
+
+@admin.post("/runners/<rn>/reinstate")
+@describe(TAG, answers={204: None}, problems=(403, 404))
+def reinstate_runner(rn: str) -> ResponseReturnValue:
+    """Give a runner jobs again that was asked to drain, or set aside, or rests."""
+    require_admin()
+    if not services().queue.runners.reinstate(rn):
+        raise _unknown_runner(rn)
+    services().wakeup.notify()
     return "", 204
 
 

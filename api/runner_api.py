@@ -17,9 +17,9 @@ from api.schemas import (
     AbortBody,
     CaseBody,
     CompleteBody,
+    HeartbeatAnswer,
     HeartbeatBody,
     JobPayload,
-    LostJobs,
     NextJobQuery,
     RegisterBody,
     Registered,
@@ -77,16 +77,20 @@ def _number(value_s: float) -> float:
 
 
 @runners.post("/<rn>/heartbeat")
-@describe(TAG, body=HeartbeatBody, answers={200: LostJobs, 204: None})
+@describe(TAG, body=HeartbeatBody, answers={200: HeartbeatAnswer, 204: None})
 def heartbeat(rn: str) -> ResponseReturnValue:
     """Renew the leases of the listed jobs that this runner holds."""
     runner = require_runner(rn)
     beat = body.parse(HeartbeatBody)
     verbs.renew_leases(services().queue, runner.runner_id, beat.active_job_ids, now=services().now)
-    if not beat.report_lost:
-        return "", 204
-    lost = verbs.lost_jobs(services().queue, runner.runner_id, beat.active_job_ids)
-    return jsonify({"lost_job_ids": lost})
+    answer: dict[str, object] = {}
+    if beat.report_lost:
+        answer["lost_job_ids"] = verbs.lost_jobs(
+            services().queue, runner.runner_id, beat.active_job_ids
+        )
+    if beat.report_drain:
+        answer["drain"] = runner.drain is not None
+    return jsonify(answer) if answer else ("", 204)
 
 
 @runners.get("/<rn>/next-job")
@@ -102,12 +106,14 @@ def next_job(rn: str) -> ResponseReturnValue:
     def look() -> Job | None:
         nonlocal waited
         services().maintain()
-        if waited and services().queue.runners.is_revoked(runner.runner_id):
+        # Much may have happened to a runner that waited.
+        current = services().queue.runners.get(runner.runner_id) if waited else runner
+        if current is None:
             raise unauthorized("the runner was revoked while it waited")
         waited = True
         return verbs.claim_next_job(
             services().queue,
-            runner,
+            current,
             hand_out=services().hand_out,
             now=services().now,
             claim_id=wish.claim_id,

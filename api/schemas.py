@@ -141,12 +141,16 @@ class HeartbeatBody(RunnerBody):
 
     active_job_ids: Annotated[list[Text], Field(max_length=1000)]
     report_lost: bool = False
+    report_drain: bool = False
 
 
-class LostJobs(Answer):
+class HeartbeatAnswer(Answer):
+    """What the runner asked to be told: each field is there if it was asked for."""
+
+    lost_job_ids: list[str] | None = None
     """Listed jobs that the runner does not hold."""
-
-    lost_job_ids: list[str]
+    drain: bool | None = None
+    """Whether the runner is to drain."""
 
 
 class NextJobQuery(BaseModel):
@@ -446,14 +450,48 @@ class RejudgedAnswer(Answer):
     job_id: str
 
 
+class HeldJob(Answer):
+    """A job under a runner's lease. `since`: when that lease began, if still known."""
+
+    job_id: str
+    submission_id: str
+    since: datetime | None
+
+
+class DrainAnswer(Answer):
+    """Since when a runner has been asked to drain, and by whom."""
+
+    at: datetime
+    by: str
+
+
+class SetAsideAnswer(Answer):
+    """Since when a runner has been given no jobs, and why."""
+
+    at: datetime
+    why: str
+
+
 class RunnerAnswer(Answer):
-    """A registered runner."""
+    """A registered runner. `done`, `judge_errors` and `aborts` are of the last hour.
+
+    `resting`: it failed several times in a row, and others come first until it is known why.
+    """
 
     runner_id: str
     name: str
     last_seen: datetime
     alive: bool
     active_jobs: list[str]
+    registered_at: datetime
+    languages: list[int] | None
+    holds: list[HeldJob]
+    done: int
+    judge_errors: int
+    aborts: int
+    resting: bool
+    drain: DrainAnswer | None
+    set_aside: SetAsideAnswer | None
 
 
 class PauseBody(Body):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, assert_never
 
 import structlog
 from flask import Blueprint, Response, jsonify, request, url_for
@@ -29,6 +29,7 @@ from api.schemas import (
 from api.services import services
 from api.spec import describe
 from dispatch.contract import Verdict
+from dispatch.outlook import PLACES_MAX, Cause, Outlook, outlook
 from dispatch.records import Job
 from dispatch.states import State
 
@@ -183,11 +184,32 @@ def waits_because(view: dict[str, Any], job: Job | None) -> str | None:
         return "It is being put into the queue."
     if job.state is not State.PENDING:
         return "It is being judged."
-    if services().queue.control.paused() is not None:
-        return "The queue is paused."
-    if not services().judge.is_ready(job.problem_id):
-        return "The problem's tasks and test data do not agree yet."
-    return "It waits for a free runner."
+    ready = services().judge.is_ready(job.problem_id)
+    return _sentence(outlook(services().queue, job, problem_ready=ready, now=services().now))
+
+
+def _sentence(found: Outlook) -> str:
+    match found.cause:
+        case Cause.PAUSED:
+            return "The queue is paused."
+        case Cause.NOT_READY:
+            return "The problem's tasks and test data do not agree yet."
+        case Cause.REJUDGE_HELD:
+            return "The rejudge it belongs to is on hold."
+        case Cause.NO_RUNNER_ALIVE:
+            return "No runner is alive."
+        case Cause.NO_RUNNER_FOR_LANGUAGE:
+            return "No runner that is alive takes its language."
+        case Cause.RUNNERS_KEPT_BACK:
+            return "The runners that take its language are set aside or drain."
+        case Cause.IN_LINE if found.ahead == 0:
+            return "It is the next in line for a free runner."
+        case Cause.IN_LINE if found.ahead >= PLACES_MAX:
+            return f"At least {PLACES_MAX} others are before it in line."
+        case Cause.IN_LINE:
+            return f"It is number {found.ahead + 1} in line."
+        case _:
+            assert_never(found.cause)
 
 
 def _job(job: Job, *, show_runners: bool) -> dict[str, Any]:

@@ -19,6 +19,8 @@ NOTICES = {
     "paused": "The queue is paused. What runners hold goes on.",
     "resumed": "The queue hands out jobs again.",
     "revoked": "The runner is revoked. What it holds goes to others when its leases end.",
+    "asked-to-drain": "The runner gets no more jobs. It ends by itself if it asks to be told.",
+    "reinstated": "The runner gets jobs again.",
     "rejudge": "A fresh judging is on its way. Until it lands, the earlier result counts.",
     "rejudges": "The rejudge has begun. It goes on by itself, also when nobody looks.",
     "rejudge_hold": "The rejudge is paused. What runners hold still lands.",

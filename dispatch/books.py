@@ -15,11 +15,15 @@ from pymongo import WriteConcern
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
-from dispatch import states
+from dispatch import states, watch
+from dispatch.clock import Clock
+from dispatch.health import Kind
 from dispatch.queue import Queue
 from dispatch.records import Job
-from dispatch.states import State
+from dispatch.runner import Runner
+from dispatch.states import Outcome, State
 
+LATELY = timedelta(hours=1)
 SAMPLES_KEPT = timedelta(days=1)
 HELD_JOBS_MAX = 2_000
 _LEASED = {states.CLAIM.event, states.RECLAIM.event}
@@ -54,6 +58,52 @@ def held_jobs(queue: Queue) -> dict[str, list[Held]]:
         if job.leased_by is not None:
             held.setdefault(job.leased_by, []).append(Held(job=job, since=_leased_at(job)))
     return held
+
+
+def done_by_runner(queue: Queue, since: datetime) -> dict[str, int]:
+    """Return runner id to how many jobs it judged after `since`, rejudged ones left out."""
+    found = queue.jobs.jobs.aggregate(
+        [
+            {"$match": {"done_at": {"$gt": since}, "outcome": Outcome.VERDICT.value}},
+            {"$group": {"_id": "$leased_by", "done": {"$sum": 1}}},
+        ]
+    )
+    return {group["_id"]: group["done"] for group in found if group["_id"] is not None}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunnerEntry:
+    """A runner as people see it. `done`, `judge_errors` and `aborts` are of the last hour."""
+
+    runner: Runner
+    alive: bool
+    resting: bool
+    held: tuple[Held, ...]
+    done: int
+    judge_errors: int
+    aborts: int
+
+
+def runner_entries(queue: Queue, now: Clock) -> list[RunnerEntry]:
+    """Return the runners in force, the longest registered first."""
+    at = now()
+    held, done = held_jobs(queue), done_by_runner(queue, at - LATELY)
+    return [
+        RunnerEntry(
+            runner=runner,
+            alive=queue.runners.is_alive(runner, now=at),
+            resting=watch.rests(queue, runner, now=now),
+            held=tuple(held.get(runner.runner_id, ())),
+            done=done.get(runner.runner_id, 0),
+            judge_errors=_lately(runner, at, {Kind.JUDGE_ERROR}),
+            aborts=_lately(runner, at, {Kind.DRAIN, Kind.PREP_FAILED, Kind.REJECTED}),
+        )
+        for runner in queue.runners.list(now=at)
+    ]
+
+
+def _lately(runner: Runner, at: datetime, kinds: set[Kind]) -> int:
+    return sum(trouble.kind in kinds and trouble.at > at - LATELY for trouble in runner.troubles)
 
 
 def _leased_at(job: Job) -> datetime | None:

@@ -14,6 +14,7 @@ from typing import assert_never
 
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
+from dispatch import watch
 from dispatch.clock import Clock
 from dispatch.contract import (
     HandedOut,
@@ -22,9 +23,11 @@ from dispatch.contract import (
     JudgeResult,
     Landed,
     ProcessResult,
+    Verdict,
     new_job_id,
 )
 from dispatch.events import emit
+from dispatch.health import Kind
 from dispatch.lease import deadline_passed
 from dispatch.queue import Queue
 from dispatch.records import Job
@@ -240,11 +243,18 @@ def claim_next_job(
     switches = queue.control.read()
     if switches.paused is not None:
         return None
-    languages = [
-        language
-        for language in queue.languages
-        if runner.languages is None or language in runner.languages
-    ]
+    languages = watch.languages_for(
+        queue,
+        runner,
+        tuple(
+            language
+            for language in queue.languages
+            if runner.languages is None or language in runner.languages
+        ),
+        now=now,
+    )
+    if not languages:
+        return None
     ready = _Readiness(hand_out)
     put_off: list[tuple[Job, HandedOut]] = []
     for job, handed_out in _candidates(queue, languages, switches.held_rejudges, ready, now):
@@ -350,6 +360,8 @@ def _try_claim(
             raise
         return queue.jobs.by_claim_id(runner.runner_id, claim_id)
     if leased is not None:
+        if edge == queue.jobs.reclaim:
+            watch.lost(queue, job, now=now)
         emit(
             "claim" if edge == queue.jobs.claim else "reclaim",
             submission_id=leased.submission_id,
@@ -448,6 +460,8 @@ def _land(
             runner_id=runner_id,
             outcome=done.outcome,
         )
+        gave_up = any(case.status is Verdict.JE for cases in tasks for case in cases)
+        watch.landed(queue, runner_id, done, judge_error=gave_up, now=now)
         return Ended.LANDED
     # Not ours to end any more: look again, once. A landing begun again by a resend of ours says
     # 503, and that resend, or the next, gives the final answer.
@@ -508,11 +522,13 @@ def abort_job(
 ) -> Ended:
     """Take a job back from its holder: to the tail of its line, or, at the limit, to a judge error.
 
-    `reason` "drain" refunds the attempt its claim cost (a bounded number of times per job).
+    `reason` "drain" refunds the attempt its claim cost (a bounded number of times per job). So
+    does any reason from a runner that is set aside: its failures are known not to be the job's.
 
     Raises:
         Contended: other transitions won every race.
     """
+    refunds = reason == Kind.DRAIN or queue.runners.is_set_aside(runner_id)
     for _ in range(ROUNDS_MAX):
         job = queue.jobs.by_job_id(job_id)
         if job is not None and _repeats(job, runner_id, reason, lease_token):
@@ -523,9 +539,9 @@ def abort_job(
         if job is None:
             continue
         returned = None
-        if reason == "drain":
+        if refunds:
             returned = queue.jobs.abort_refunded(
-                job, runner_id=runner_id, lease_token=lease_token, now=now()
+                job, runner_id=runner_id, lease_token=lease_token, reason=reason, now=now()
             )
         if returned is None:
             returned = queue.jobs.abort_counted(
@@ -541,11 +557,13 @@ def abort_job(
                 reason=reason,
                 attempts=returned.attempts,
             )
+            watch.gave_back(queue, runner_id, job_id, reason, now=now)
             return Ended.GIVEN_BACK
         landing = queue.jobs.begin_exhaust_by_abort(
             job, runner_id=runner_id, lease_token=lease_token, reason=reason, now=now()
         )
         if landing is not None:
+            watch.gave_back(queue, runner_id, job_id, reason, now=now)
             _land_judge_error(queue, landing, process_result, now)
             return Ended.EXHAUSTED
     raise Contended(f"job {job_id} keeps changing")
@@ -613,6 +631,7 @@ def sweep(queue: Queue, *, process_result: ProcessResult, now: Clock) -> int:
     for job in queue.jobs.exhausted(now(), EXHAUSTED_MAX):
         landing = queue.jobs.begin_exhaust(job, now=now())
         if landing is not None:
+            watch.lost(queue, job, now=now)
             ended += _land_judge_error(queue, landing, process_result, now)
     return ended
 
@@ -637,6 +656,7 @@ def _land_judge_error(
         emit("exhaust_dropped", **ids)
         return False
     emit("exhaust_ends", **ids, outcome=done.outcome)
+    watch.exhausted(queue, done)
     return True
 
 

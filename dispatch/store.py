@@ -14,11 +14,11 @@ from typing import Any
 from pymongo import ReturnDocument
 from pymongo.collection import Collection
 from pymongo.database import Database
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from dispatch import states
-from dispatch.contract import HandedOut
-from dispatch.indexes import DURABLE, INDEXES
+from dispatch.contract import HandedOut, Language
+from dispatch.indexes import DURABLE, INDEXES, OUTGROWN
 from dispatch.lease import LeaseRules
 from dispatch.records import Job
 from dispatch.states import HELD, OPEN, Edge, Outcome, State
@@ -27,6 +27,7 @@ Document = dict[str, Any]
 
 HELD_VALUES = [state.value for state in HELD]
 HISTORY_MAX = 20
+INDEX_NOT_FOUND = 27
 REPLACED_IDS_MAX = 8
 LEASE_FIELDS = ("leased_by", "lease_token", "claim_id", "lease_deadline", "landing_deadline")
 
@@ -48,6 +49,9 @@ class JobStore:
     def create_indexes(self) -> None:
         """Create what is missing. Safe to repeat, and for several processes at once."""
         self.jobs.create_indexes(INDEXES)
+        for name in OUTGROWN:
+            if name in self.jobs.index_information():
+                _drop_index(self.jobs, name)
 
     # -- reads ---------------------------------------------------------------------------
 
@@ -132,6 +136,27 @@ class JobStore:
         )
         return {document["job_id"] for document in found}
 
+    def last_judged_at(
+        self, runner_id: str, now: datetime, *, besides: Sequence[str]
+    ) -> datetime | None:
+        """Return when the runner last judged a job other than `besides` (job ids).
+
+        Jobs that were rejudged since are not counted.
+        """
+        # The bound keeps the sort on the index.
+        last = self.jobs.find_one(
+            {
+                "leased_by": runner_id,
+                "state": State.DONE.value,
+                "done_at": {"$lte": now},
+                "outcome": Outcome.VERDICT.value,
+                "job_id": {"$nin": list(besides)},
+            },
+            {"done_at": 1},
+            sort=[("done_at", -1)],
+        )
+        return None if last is None else last["done_at"]
+
     def holders(self) -> dict[str, list[str]]:
         """Return runner id to the ids of the jobs it holds, over all runners."""
         held: dict[str, list[str]] = {}
@@ -167,6 +192,20 @@ class JobStore:
             sort=[("priority", -1)],
         )
         return None if first is None else int(first.get("priority", 0))
+
+    def ahead_of(self, job: Job, places_max: int) -> int:
+        """Return how many waiting jobs come before a waiting one, counting to `places_max`."""
+        waiting = {
+            "state": State.PENDING.value,
+            "language": {"$in": [int(language) for language in Language]},
+        }
+        # Two counts, each a range of the line's index.
+        better = {**waiting, "priority": {"$gt": job.priority}}
+        earlier = {**waiting, "priority": job.priority, "queued_at": {"$lt": job.queued_at}}
+        ahead = self.jobs.count_documents(better, limit=places_max)
+        if ahead < places_max:
+            ahead += self.jobs.count_documents(earlier, limit=places_max - ahead)
+        return ahead
 
     def depth(self) -> list[Document]:
         """Return how many jobs are in each state at each priority, done ones aside."""
@@ -389,15 +428,16 @@ class JobStore:
         )
 
     def abort_refunded(
-        self, job: Job, *, runner_id: str, lease_token: str | None, now: datetime
+        self, job: Job, *, runner_id: str, lease_token: str | None, reason: str, now: datetime
     ) -> Job | None:
-        """Take a drained job back: to the tail of its line, its attempt refunded."""
+        """Take a job back at no cost: to the tail of its line, its attempt refunded."""
         guard = {
             "attempts": {"$gt": 0},
             "drain_refunds": {"$not": {"$gte": self.rules.drain_refunds_max}},
         }
         refund = {"attempts": -1, "drain_refunds": 1}
-        return self._give_back(job, guard, {}, refund, runner_id, lease_token, "drain", now)
+        note = reason if reason == states.DRAIN else f"{reason}{states.REFUNDED}"
+        return self._give_back(job, guard, {}, refund, runner_id, lease_token, reason, now, note)
 
     def abort_counted(
         self, job: Job, *, runner_id: str, lease_token: str | None, reason: str, now: datetime
@@ -420,6 +460,7 @@ class JobStore:
         lease_token: str | None,
         reason: str,
         now: datetime,
+        note: str | None = None,
     ) -> Job | None:
         return self._transition(
             states.ABORT,
@@ -441,7 +482,7 @@ class JobStore:
             fence=job.fence,
             runner_id=runner_id,
             now=now,
-            note=reason,
+            note=note or reason,
         )
 
     def begin_exhaust(self, job: Job, *, now: datetime) -> Job | None:
@@ -675,6 +716,14 @@ class JobStore:
                 return_document=ReturnDocument.AFTER,
             )
         )
+
+
+def _drop_index(jobs: Collection[Document], name: str) -> None:
+    try:
+        jobs.drop_index(name)
+    except OperationFailure as error:
+        if error.code != INDEX_NOT_FOUND:  # another process came first
+            raise
 
 
 def _job(document: Mapping[str, Any] | None) -> Job | None:

@@ -164,6 +164,7 @@ def _serve(
         interval_s=config.heartbeat_interval_s,
         active_job_ids=loop.active_job_ids,
         on_lost=loop.lose,
+        on_drain=loop.drain,
         on_identity_lost=lose_identity,
     )
     _on_signals(loop.drain)

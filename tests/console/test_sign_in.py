@@ -148,6 +148,8 @@ FORMS = (
     "/queue/resume",
     "/sign-out",
     "/runners/rn_1/revoke",
+    "/runners/rn_1/drain",
+    "/runners/rn_1/reinstate",
     "/submissions/sn_1/rejudge",
     "/rejudges",
     "/rejudges/rj_1/hold",

@@ -161,10 +161,25 @@ def test_runners_are_shown_whatever_they_are_called(service: Service, run: Any) 
         "runner_id": runner.runner_id,
         "name": odd,
         "alive": True,
+        "state": "alive",
         "last_seen": "2040-01-01T12:00:00+00:00",
         "active_jobs": [job_id],
+        "done": 0,
+        "aborts": 0,
+        "judge_errors": 0,
     }
     assert "[/x]" in run("runners").output
+
+
+def test_a_runner_is_drained_reinstated_and_revoked(service: Service, run: Any) -> None:
+    runner = service.runner()
+    for option, state in (("--drain", "drains"), ("--reinstate", "alive")):
+        [shown] = json.loads(run("runners", option, runner.runner_id, "--json").output)
+        assert shown["state"] == state
+    assert run("runners", "--revoke", runner.runner_id).output == "none\n"
+    for option in ("--drain", "--reinstate", "--revoke"):
+        refused = run("runners", option, runner.runner_id, exit_code=2)
+        assert "there is no runner" in refused.output
 
 
 # -- recompute -----------------------------------------------------------------------------

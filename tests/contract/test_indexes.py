@@ -146,6 +146,7 @@ READS: dict[str, tuple[Callable[[Queue], Any], int]] = {
     "marks due": (lambda q: q.jobs.marks_due(LIMIT), LIMIT),
     "of a submission": (lambda q: q.jobs.get("s17"), 1),
     "without a job": (lambda q: q.jobs.without_job(["s1", "s2", "none"]), 3),
+    "last judged": (lambda q: q.jobs.last_judged_at("rn_7", NOW, besides=["jb_1"]), 10),
     "holders": (lambda q: q.jobs.holders(), LEASED + ORPHANS + EXHAUSTED),
 }
 
@@ -174,6 +175,23 @@ def test_the_claims_write_looks_at_one_document(full: TenThousand) -> None:
     )
     assert "COLLSCAN" not in work.stages
     assert work.documents <= 1
+
+
+def test_the_place_in_line_is_counted_on_the_index(full: TenThousand) -> None:
+    job = full.queue.jobs.pending([0, 1, 2], [], 10)[9]
+    full.listener.sent.clear()
+    assert full.queue.jobs.ahead_of(job, 1_000) == 9
+    for command in full.listener.sent:
+        explained = full.database.command(
+            "explain",
+            {"aggregate": "jobs", "pipeline": command["pipeline"], "cursor": {}},
+            verbosity="executionStats",
+        )
+        assert "COLLSCAN" not in str(explained)
+        stats = explained.get("executionStats")
+        stats = stats or explained["stages"][0]["$cursor"]["executionStats"]
+        assert stats["totalKeysExamined"] <= 10 + PLANNING_KEYS
+        assert stats["totalDocsExamined"] == 0
 
 
 def test_the_depth_of_the_queue_does_not_read_what_is_done(full: TenThousand) -> None:
