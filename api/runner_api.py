@@ -80,13 +80,17 @@ def _number(value_s: float) -> float:
 @describe(TAG, body=HeartbeatBody, answers={200: HeartbeatAnswer, 204: None})
 def heartbeat(rn: str) -> ResponseReturnValue:
     """Renew the leases of the listed jobs that this runner holds."""
-    runner = require_runner(rn)
+    runner = require_runner(rn, seen=True)
     beat = body.parse(HeartbeatBody)
-    verbs.renew_leases(services().queue, runner.runner_id, beat.active_job_ids, now=services().now)
+    holds_all = verbs.renew_leases(
+        services().queue, runner.runner_id, beat.active_job_ids, now=services().now
+    )
     answer: dict[str, object] = {}
     if beat.report_lost:
-        answer["lost_job_ids"] = verbs.lost_jobs(
-            services().queue, runner.runner_id, beat.active_job_ids
+        answer["lost_job_ids"] = (
+            []
+            if holds_all
+            else verbs.lost_jobs(services().queue, runner.runner_id, beat.active_job_ids)
         )
     if beat.report_drain:
         answer["drain"] = runner.drain is not None

@@ -27,6 +27,7 @@ from dispatch.contract import (
     new_job_id,
 )
 from dispatch.events import emit
+from dispatch.glance import Glance, glance
 from dispatch.health import Kind
 from dispatch.lease import deadline_passed
 from dispatch.queue import Queue
@@ -236,13 +237,7 @@ def claim_next_job(
     Asked again with the same `claim_id`, the runner gets the same job under the same lease, as
     long as it holds it. None: nothing to do (or paused, or nothing it may have).
     """
-    if claim_id is not None:
-        taken = queue.jobs.by_claim_id(runner.runner_id, claim_id)
-        if taken is not None:
-            return _still_leased(taken, now)
-    switches = queue.control.read()
-    if switches.paused is not None:
-        return None
+    # A wish that was granted is granted again, also to a runner that may have nothing new.
     languages = watch.languages_for(
         queue,
         runner,
@@ -253,11 +248,21 @@ def claim_next_job(
         ),
         now=now,
     )
-    if not languages:
+    seen = glance(
+        queue,
+        runner_id=runner.runner_id,
+        claim_id=claim_id,
+        languages=languages,
+        now=now(),
+        limit=CANDIDATES_MAX,
+    )
+    if seen.taken is not None:
+        return _still_leased(seen.taken, now)
+    if seen.switches.paused is not None:
         return None
     ready = _Readiness(hand_out)
     put_off: list[tuple[Job, HandedOut]] = []
-    for job, handed_out in _candidates(queue, languages, switches.held_rejudges, ready, now):
+    for job, handed_out in _candidates(queue, languages, seen, ready, now):
         if _prefers_others(queue, job, runner, now):
             put_off.append((job, handed_out))
             continue
@@ -290,13 +295,10 @@ class _Readiness:
 
 
 def _candidates(
-    queue: Queue,
-    languages: Sequence[int],
-    held_rejudges: Sequence[str],
-    ready: _Readiness,
-    now: Clock,
+    queue: Queue, languages: Sequence[int], seen: Glance, ready: _Readiness, now: Clock
 ) -> Iterator[tuple[Job, HandedOut]]:
     """Yield claimable jobs in order. Jobs of problems that are not ready do not block the line."""
+    held_rejudges = seen.switches.held_rejudges
 
     def orphans(without: list[int]) -> list[Job]:
         return queue.jobs.orphans(now(), languages, without, CANDIDATES_MAX)
@@ -310,17 +312,22 @@ def _candidates(
             held_priority=PRIORITY_BULK_REJUDGE,
         )
 
-    finders: tuple[Callable[[list[int]], list[Job]], ...] = (orphans, pending)
-    for find in finders:
+    # Held rejudges are rare, and the glance did not know which they are.
+    head = pending([]) if held_rejudges else seen.pending
+    finders: tuple[tuple[list[Job], Callable[[list[int]], list[Job]]], ...] = (
+        (seen.orphans, orphans),
+        (head, pending),
+    )
+    for jobs, look_further in finders:
         for _ in range(ROUNDS_MAX):
             without = ready.not_ready()
-            jobs = find(without)
             for job in jobs:
                 handed_out = ready(job.problem_id)
                 if handed_out is not None:
                     yield job, handed_out
             if len(jobs) < CANDIDATES_MAX or ready.not_ready() == without:
                 break
+            jobs = look_further(ready.not_ready())
 
 
 def _prefers_others(queue: Queue, job: Job, runner: Runner, now: Clock) -> bool:
@@ -378,10 +385,13 @@ def _still_leased(job: Job, now: Clock) -> Job | None:
     return job if held else None
 
 
-def renew_leases(queue: Queue, runner_id: str, job_ids: Sequence[str], *, now: Clock) -> None:
-    """Renew the leases on those of `job_ids` that the runner holds; ignore the others."""
-    if job_ids:
-        queue.jobs.renew(runner_id, job_ids, now())
+def renew_leases(queue: Queue, runner_id: str, job_ids: Sequence[str], *, now: Clock) -> bool:
+    """Renew the leases on those of `job_ids` that the runner holds; ignore the others.
+
+    Tell whether it holds them all.
+    """
+    distinct = list(dict.fromkeys(job_ids))
+    return not distinct or queue.jobs.renew(runner_id, distinct, now()) == len(distinct)
 
 
 def lost_jobs(queue: Queue, runner_id: str, job_ids: Sequence[str]) -> list[str]:

@@ -24,8 +24,9 @@ from dispatch.indexes import DURABLE
 
 TOKEN_PREFIX = "rk_"  # noqa: S105 - what tokens start with, not a token
 UNSEEN_MAX = timedelta(days=7)
-TOUCH_EVERY = timedelta(seconds=5)
-"""`last_seen` is written at most this often: polls stay reads."""
+TOUCHES_A_LIFE = 2
+"""How often a poll notes that its runner was seen, within the time that it counts as alive: a
+runner that also sends heartbeats is noted by those, and its polls stay reads."""
 
 INDEXES = [
     # Forgets identities that are not seen any more.
@@ -116,9 +117,24 @@ class RunnerStore:
             return None
         if document.get("revoked_at") is not None or document["last_seen"] <= now - UNSEEN_MAX:
             return None
-        if document["last_seen"] <= now - TOUCH_EVERY:
+        if document["last_seen"] <= now - self._alive / TOUCHES_A_LIFE:
             self._soft.update_one({"_id": runner_id}, {"$max": {"last_seen": now}})
         return _runner(document)
+
+    def greet(self, runner_id: str, token: str, *, now: datetime) -> Runner | None:
+        """Do as `verify`, and note that the runner was seen, in one request."""
+        document = self._soft.find_one_and_update(
+            {
+                "_id": runner_id,
+                # Of tokens only digests are compared: how long that takes tells nothing of one.
+                "token_sha256": _digest(token),
+                "revoked_at": None,
+                "last_seen": {"$gt": now - UNSEEN_MAX},
+            },
+            {"$max": {"last_seen": now}},
+            return_document=ReturnDocument.AFTER,
+        )
+        return None if document is None else _runner(document)
 
     def revoke(self, runner_id: str, *, now: datetime) -> bool:
         """Refuse the runner's token from now on; its leases end by themselves. Tell if known."""

@@ -37,6 +37,45 @@ def passed_or_absent(now: datetime) -> Document:
     return {"$not": {"$gt": now}}
 
 
+LINE_ORDER = [("priority", -1), ("queued_at", 1)]
+ORPHANS_ORDER = [("lease_deadline", 1)]
+
+
+def waiting(
+    languages: Sequence[int],
+    without: Iterable[int] = (),
+    held_rejudges: Sequence[str] = (),
+    held_priority: int = 0,
+) -> Document:
+    """Return the filter of jobs that a runner for `languages` may claim."""
+    return {
+        "state": State.PENDING.value,
+        "language": {"$in": list(languages)},
+        **_without_problems(without),
+        **_without_held(held_rejudges, held_priority),
+    }
+
+
+def orphaned(
+    now: datetime, rules: LeaseRules, languages: Sequence[int], without: Iterable[int] = ()
+) -> Document:
+    """Return the filter of jobs that such a runner may reclaim."""
+    return {
+        "state": {"$in": HELD_VALUES},
+        "lease_deadline": passed_or_absent(now),
+        "attempts": {"$not": {"$gte": rules.max_attempts}},
+        "language": {"$in": list(languages)},
+        **_without_problems(without),
+    }
+
+
+def taken_under(runner_id: str, claim_id: str) -> Document:
+    """Return the filter of the job that `runner_id` took under `claim_id`, while it is leased."""
+    # The type is what the partial index asks for: without it, all that the runner ever did
+    # would be looked through.
+    return {"leased_by": runner_id, "claim_id": {"$eq": claim_id, "$type": "string"}}
+
+
 class JobStore:
     """The `jobs` collection."""
 
@@ -69,10 +108,7 @@ class JobStore:
 
     def by_claim_id(self, runner_id: str, claim_id: str) -> Job | None:
         """Return the job that `runner_id` took under `claim_id`, if it is still its lease."""
-        # The type is what the partial index asks for: without it, all that the runner ever did
-        # would be looked through.
-        wish = {"$eq": claim_id, "$type": "string"}
-        return _job(self.jobs.find_one({"leased_by": runner_id, "claim_id": wish}))
+        return _job(self.jobs.find_one(taken_under(runner_id, claim_id)))
 
     def pending(
         self,
@@ -88,30 +124,15 @@ class JobStore:
         Nor jobs of `held_rejudges` at `held_priority` or below: one of them that also waits for
         itself (handed in lately, rejudged alone, moved to the front) has a better priority.
         """
-        found = self.jobs.find(
-            {
-                "state": State.PENDING.value,
-                "language": {"$in": list(languages)},
-                **_without_problems(without),
-                **_without_held(held_rejudges, held_priority),
-            }
-        )
-        return _jobs(found.sort([("priority", -1), ("queued_at", 1)]).limit(limit))
+        found = self.jobs.find(waiting(languages, without, held_rejudges, held_priority))
+        return _jobs(found.sort(LINE_ORDER).limit(limit))
 
     def orphans(
         self, now: datetime, languages: Sequence[int], without: Iterable[int], limit: int
     ) -> list[Job]:
         """Return leases that are over and have attempts left, the longest over first."""
-        found = self.jobs.find(
-            {
-                "state": {"$in": HELD_VALUES},
-                "lease_deadline": passed_or_absent(now),
-                "attempts": {"$not": {"$gte": self.rules.max_attempts}},
-                "language": {"$in": list(languages)},
-                **_without_problems(without),
-            }
-        )
-        return _jobs(found.sort([("lease_deadline", 1)]).limit(limit))
+        found = self.jobs.find(orphaned(now, self.rules, languages, without))
+        return _jobs(found.sort(ORPHANS_ORDER).limit(limit))
 
     def exhausted(self, now: datetime, limit: int) -> list[Job]:
         """Return leases that are over and have no attempt left, the longest over first."""
@@ -365,7 +386,7 @@ class JobStore:
                 "state": {"$in": HELD_VALUES},
             },
             {"$set": {"lease_deadline": self.rules.lease_deadline(now)}},
-        ).modified_count
+        ).matched_count
 
     def begin_complete(
         self, job: Job, *, runner_id: str, lease_token: str | None, now: datetime
