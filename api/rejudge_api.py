@@ -115,13 +115,17 @@ def read_items(rejudge_id: str) -> ResponseReturnValue:
 @rejudging.get("/rejudges/<rejudge_id>/students")
 @describe(TAG, query=PageQuery, answers={200: StudentPage}, problems=(403, 404))
 def read_students(rejudge_id: str) -> ResponseReturnValue:
-    """List the students with their standings before and after: who gains, loses, crosses 60."""
+    """List the students with their standings before and after: who gains, loses, crosses 60.
+
+    The first page says over all of them how many do.
+    """
     require_admin()
     query = _page_query()
     students, cursor = services().judge.rejudge_students(
         rejudge_id, after=query.cursor, limit=query.limit
     )
-    return jsonify({"students": students, "next_cursor": cursor})
+    totals = None if query.cursor else services().judge.rejudge_totals(rejudge_id)
+    return jsonify({"totals": totals, "students": students, "next_cursor": cursor})
 
 
 def _page_query() -> PageQuery:

@@ -195,6 +195,11 @@ class Judge:
         rejudging.require(rejudge_id)
         return rejudge_report.page(rejudge_id, after=after, limit=limit)
 
+    def rejudge_totals(self, rejudge_id: str) -> dict[str, int]:
+        """Return over all its students how many gain, lose and cross 60."""
+        rejudging.require(rejudge_id)
+        return rejudge_report.totals(rejudge_id)
+
     def hold_rejudge(self, rejudge_id: str) -> None:
         """Have nothing more of it claimed until it is released."""
         rejudging.hold(rejudge_id, queue=self._queue)
