@@ -207,8 +207,14 @@ def recompute_command(
     _show_differences(differing)
     for unfinished_id in sorted(unfinished):
         click.echo(f"homework {unfinished_id}: its recompute after an edit is still under way")
+    stuck = check.stuck(homework_id, now=services().now())
+    if mode == "repair":
+        check.finish(stuck)
+    for stuck_id in stuck:
+        found_so = "recomputed" if mode == "repair" else "stuck, an edit's recompute does not end"
+        click.echo(f"homework {stuck_id}: {found_so}")
     _show_summary(items, differing, "rebuilt" if mode == "repair" else "differ")
-    if mode == "check" and differing:
+    if mode == "check" and (differing or stuck):
         raise SystemExit(EXIT_DIFFERENCE)
 
 
