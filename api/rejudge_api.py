@@ -10,6 +10,7 @@ from flask.typing import ResponseReturnValue
 from api import body
 from api.auth import require_admin
 from api.errors import ProblemError, invalid
+from api.front import move_to_front
 from api.rejudge_schemas import (
     CancelledAnswer,
     ItemPage,
@@ -24,7 +25,6 @@ from api.rejudge_schemas import (
 from api.schemas import PROBLEM_ID_MAX, RejudgedAnswer
 from api.services import services
 from api.spec import describe
-from dispatch import job as verbs
 
 TAG = "rejudging"
 LISTED_MAX = 100
@@ -194,12 +194,7 @@ def cancel_submission(submission_id: str) -> ResponseReturnValue:
 
 @rejudging.post("/submissions/<submission_id>/front")
 @describe(TAG, answers={200: RejudgedAnswer}, problems=(403, 404, 409))
-def move_to_front(submission_id: str) -> ResponseReturnValue:
+def front(submission_id: str) -> ResponseReturnValue:
     """Have a waiting submission judged next."""
     require_admin()
-    services().judge.owner_of(submission_id)
-    moved = verbs.move_to_front(services().queue, submission_id, now=services().now)
-    if moved is None:
-        raise ProblemError(409, "not_waiting", f"{submission_id} does not wait in the queue")
-    services().wakeup.notify()
-    return jsonify({"job_id": moved.job_id})
+    return jsonify({"job_id": move_to_front(submission_id)})

@@ -20,6 +20,8 @@ NOTICES = {
     "resumed": "The queue hands out jobs again.",
     "revoked": "The runner is revoked. What it holds goes to others when its leases end.",
     "rejudge": "A fresh judging is on its way. Until it lands, the earlier result counts.",
+    "cancelled": "The rejudge is taken back. The earlier result stands.",
+    "front": "It is the next to be judged.",
     "rejudges": "The rejudge has begun. It goes on by itself, also when nobody looks.",
     "rejudge_hold": "The rejudge is paused. What runners hold still lands.",
     "rejudge_release": "The rejudge goes on.",

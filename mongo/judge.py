@@ -164,6 +164,11 @@ class Judge:
         """Take back the rejudge of one submission; its earlier result stands."""
         cancelling.cancel_rejudge_of(submission_id, queue=self._queue, note="by an admin")
 
+    def can_cancel_submission(self, submission_id: str) -> bool:
+        """Tell whether a rejudge of it is under way that can be taken back."""
+        job = self._queue.jobs([submission_id]).get(submission_id)
+        return cancelling.is_under_way(submission_id, job)
+
     def start_rejudge(
         self,
         *,
