@@ -503,6 +503,36 @@ def test_a_rejudge_that_counts_turns_a_waiting_preview_off(course: Service, runn
     check_same_as_recomputed(course)
 
 
+@pytest.mark.parametrize("preview_is", ["waiting", "leased", "done"])
+def test_a_bulk_rejudge_after_a_preview_counts(
+    course: Service, runner: Runner, preview_is: str
+) -> None:
+    judged(course, runner, ("s1", "ada", 1, "AC"))
+    start(course, problem_id=1, mode="preview")
+    go_on(course)
+    if preview_is == "done":
+        course.judge(runner, "s1", "RE")
+    elif preview_is == "leased":
+        course.claim(runner)
+    rejudge_id = start(course, problem_id=1)
+    go_on(course)
+    assert not course.view_job("s1").get("preview")
+    assert course.view("s1")["verdict"] == "PENDING"
+    course.judge(runner, "s1", "WA")
+    go_on(course)
+    assert course.view("s1")["verdict"] == "WA"
+    assert view(course, rejudge_id)["state"] == "done"
+    check_same_as_recomputed(course)
+
+
+def test_the_sweep_keeps_what_a_previewed_result_refers_to(course: Service, previewed: str) -> None:
+    course.sweep()
+    course.sweep()
+    course.ok("POST", f"/rejudges/{previewed}/apply")
+    go_on(course)
+    assert course.call("GET", "/submissions/s3/outputs/0/0/stdout").text == "AC\n"
+
+
 def test_what_landed_just_before_its_preview_is_not_overwritten(
     course: Service, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
