@@ -124,9 +124,9 @@ def tell_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         click.echo("none")
     else:
         table = Table()
-        for name in rows[0]:
-            # Folded, not cut: an id that is cut off is of no use.
-            table.add_column(name.replace("_", " "), overflow="fold")
+        for index, name in enumerate(rows[0]):
+            # Folded, not cut, and ids in one piece: they are there to be copied.
+            table.add_column(name.replace("_", " "), overflow="fold", no_wrap=index == 0)
         for row in rows:
             table.add_row(*map(_cell, row.values()))
         console.print(table)
