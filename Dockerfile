@@ -16,6 +16,7 @@ COPY --from=libraries /venv /venv
 COPY app.py cli.py domain_queue.py gunicorn_conf.py housekeeping.py http_worker.py local.py logs.py ./
 COPY serve.py settings.py ./
 COPY api api
+COPY commands commands
 COPY console console
 COPY dispatch dispatch
 COPY mongo mongo

@@ -33,6 +33,7 @@ from api.rejudge_api import rejudging as rejudge_api
 from api.runner_api import files, runners
 from api.services import Services, Waiters
 from api.submission_api import submissions
+from commands.telling import TryAgain, Unusable
 from dispatch import books
 from dispatch import job as verbs
 from dispatch.clock import Clock, ServerClock, system_clock
@@ -239,7 +240,8 @@ def create_app(settings: Settings | None = None, *, clock: Clock | None = None) 
     except (SettingsError, EmbeddedError, PyMongoError) as error:
         if click.get_current_context(silent=True) is None:
             raise
-        raise cli.Refused(" ".join(str(error).split())) from None
+        refusal = Unusable if isinstance(error, SettingsError) else TryAgain
+        raise refusal(" ".join(str(error).split())) from None
 
 
 def _wired(settings: Settings, clock: Clock | None) -> Flask:

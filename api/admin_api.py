@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from api import body
 from api.auth import require_admin
 from api.errors import ProblemError, invalid
+from api.queue_view import queue_view
 from api.schemas import (
     PROBLEM_ID_MAX,
     HomeworkAnswer,
@@ -236,19 +237,9 @@ def reinstate_runner(rn: str) -> ResponseReturnValue:
 @admin.get("/queue")
 @describe(TAG, answers={200: QueueAnswer}, problems=(403,))
 def read_queue() -> ResponseReturnValue:
-    """Return the queue's depth, the age of its oldest waiting job, and whether it is paused."""
+    """Return the queue's depth, its oldest job's age, its throughput, and whether it is paused."""
     require_admin()
-    queue = services().queue
-    oldest = queue.jobs.oldest_pending()
-    paused = queue.control.paused()
-    answer = {
-        "depth": queue.jobs.depth(),
-        "oldest_pending_age_s": (
-            None if oldest is None else max(0.0, (services().now() - oldest).total_seconds())
-        ),
-        "paused": paused and {"by": paused.by, "why": paused.why, "at": paused.at},
-    }
-    return jsonify(answer)
+    return jsonify(queue_view(services().queue, services().now()))
 
 
 @admin.post("/queue/pause")

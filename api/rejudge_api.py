@@ -10,6 +10,7 @@ from flask.typing import ResponseReturnValue
 from api import body
 from api.auth import require_admin
 from api.errors import ProblemError, invalid
+from api.front import move_to_front
 from api.rejudge_schemas import (
     CancelledAnswer,
     ItemPage,
@@ -24,7 +25,6 @@ from api.rejudge_schemas import (
 from api.schemas import PROBLEM_ID_MAX, RejudgedAnswer
 from api.services import services
 from api.spec import describe
-from dispatch import job as verbs
 
 TAG = "rejudging"
 LISTED_MAX = 100
@@ -115,13 +115,17 @@ def read_items(rejudge_id: str) -> ResponseReturnValue:
 @rejudging.get("/rejudges/<rejudge_id>/students")
 @describe(TAG, query=PageQuery, answers={200: StudentPage}, problems=(403, 404))
 def read_students(rejudge_id: str) -> ResponseReturnValue:
-    """List the students with their standings before and after: who gains, loses, crosses 60."""
+    """List the students with their standings before and after: who gains, loses, crosses 60.
+
+    The first page says over all of them how many do.
+    """
     require_admin()
     query = _page_query()
     students, cursor = services().judge.rejudge_students(
         rejudge_id, after=query.cursor, limit=query.limit
     )
-    return jsonify({"students": students, "next_cursor": cursor})
+    totals = None if query.cursor else services().judge.rejudge_totals(rejudge_id)
+    return jsonify({"totals": totals, "students": students, "next_cursor": cursor})
 
 
 def _page_query() -> PageQuery:
@@ -190,12 +194,7 @@ def cancel_submission(submission_id: str) -> ResponseReturnValue:
 
 @rejudging.post("/submissions/<submission_id>/front")
 @describe(TAG, answers={200: RejudgedAnswer}, problems=(403, 404, 409))
-def move_to_front(submission_id: str) -> ResponseReturnValue:
+def front(submission_id: str) -> ResponseReturnValue:
     """Have a waiting submission judged next."""
     require_admin()
-    services().judge.owner_of(submission_id)
-    moved = verbs.move_to_front(services().queue, submission_id, now=services().now)
-    if moved is None:
-        raise ProblemError(409, "not_waiting", f"{submission_id} does not wait in the queue")
-    services().wakeup.notify()
-    return jsonify({"job_id": moved.job_id})
+    return jsonify({"job_id": move_to_front(submission_id)})

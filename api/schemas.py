@@ -516,11 +516,20 @@ class QueueDepth(Answer):
     count: int
 
 
+class Throughput(Answer):
+    """Jobs landed per minute, over each of the last minutes."""
+
+    last_1_min: float
+    last_5_min: float
+    last_15_min: float
+
+
 class QueueAnswer(Answer):
     """The queue at a glance."""
 
     depth: list[QueueDepth]
     oldest_pending_age_s: float | None
+    landed_per_min: Throughput
     paused: PauseAnswer | None
 
 

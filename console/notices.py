@@ -22,6 +22,8 @@ NOTICES = {
     "asked-to-drain": "The runner gets no more jobs. It ends by itself if it asks to be told.",
     "reinstated": "The runner gets jobs again.",
     "rejudge": "A fresh judging is on its way. Until it lands, the earlier result counts.",
+    "cancelled": "The rejudge is taken back. The earlier result stands.",
+    "front": "It is the next to be judged.",
     "rejudges": "The rejudge has begun. It goes on by itself, also when nobody looks.",
     "rejudge_hold": "The rejudge is paused. What runners hold still lands.",
     "rejudge_release": "The rejudge goes on.",

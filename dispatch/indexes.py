@@ -23,6 +23,12 @@ INDEXES = [
         ],
         name="line",
     ),
+    # The longest waiting one. Of what waits alone: the others need not keep it up to date.
+    IndexModel(
+        [("state", ASCENDING), ("queued_at", ASCENDING)],
+        name="oldest",
+        partialFilterExpression={"state": "pending"},
+    ),
     # Reclaim and exhaustion: a seek to the leases whose deadline has passed or is absent.
     IndexModel([("state", ASCENDING), ("lease_deadline", ASCENDING)], name="deadlines"),
     # A late complete of a replaced job is told so.

@@ -98,7 +98,7 @@ def test_the_images_are_what_compose_builds(services: dict[str, Any]) -> None:
     allowed = (ROOT / ".dockerignore").read_text().splitlines()
     modules = {path.name for path in ROOT.glob("*.py")}
     assert modules <= set(re.findall(r"\w+\.py", stages["api"]))
-    for package in ("api", "console", "dispatch", "mongo"):
+    for package in ("api", "commands", "console", "dispatch", "mongo"):
         assert f"COPY {package} {package}\n" in stages["api"]
     for copied in re.findall(r"^COPY (?!--from)(.+) \S+$", dockerfile, re.MULTILINE):
         for source in copied.split():
