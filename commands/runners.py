@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 from flask.cli import with_appcontext
 
@@ -21,21 +23,38 @@ def runners(context: click.Context, as_json: bool) -> None:
     """List the registered runners, what each holds and what it did in the last hour."""
     if context.invoked_subcommand is not None:
         return
-    rows = [
-        {
-            "runner_id": entry.runner.runner_id,
-            "name": entry.runner.name,
-            "alive": entry.alive,
-            "state": _state(entry),
-            "last_seen": entry.runner.last_seen.isoformat(timespec="seconds"),
-            "active_jobs": [held.job.job_id for held in entry.held],
-            "done": entry.done,
-            "aborts": entry.aborts,
-            "judge_errors": entry.judge_errors,
-        }
-        for entry in books.runner_entries(services().queue, services().now)
-    ]
-    tell_rows(rows, as_json)
+    entries = books.runner_entries(services().queue, services().now)
+    if as_json:
+        tell_json([_whole(entry) for entry in entries])
+    else:
+        tell_rows([_row(entry) for entry in entries], as_json=False)
+
+
+def _whole(entry: RunnerEntry) -> dict[str, Any]:
+    return {
+        "runner_id": entry.runner.runner_id,
+        "name": entry.runner.name,
+        "alive": entry.alive,
+        "state": _state(entry),
+        "last_seen": entry.runner.last_seen.isoformat(timespec="seconds"),
+        "active_jobs": [held.job.job_id for held in entry.held],
+        "done": entry.done,
+        "aborts": entry.aborts,
+        "judge_errors": entry.judge_errors,
+    }
+
+
+def _row(entry: RunnerEntry) -> dict[str, Any]:
+    """Return what fits a terminal's width."""
+    return {
+        "runner_id": entry.runner.runner_id,
+        "name": entry.runner.name,
+        "state": _state(entry),
+        "holds": len(entry.held),
+        "done": entry.done,
+        "back": entry.aborts,
+        "JE": entry.judge_errors,
+    }
 
 
 def _state(entry: RunnerEntry) -> str:
