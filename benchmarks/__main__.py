@@ -1,0 +1,65 @@
+"""`python -m benchmarks [--quick] [--only ROW ...] [--skip ROW ...] [--json FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import logs
+from benchmarks import cycle
+from benchmarks.bench import Bench, open_bench
+from benchmarks.report import Line, as_json, circumstances, show
+from benchmarks.servers import Missing
+from benchmarks.sizes import FULL, QUICK
+
+ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
+    "cycle": cycle.run,
+}
+
+
+def main() -> int:
+    """Measure and print the table; the exit code is 1 if a row failed."""
+    options = _options()
+    logs.configure("ERROR")
+    began = datetime.now(UTC)
+    lines: list[Line] = []
+    failed: list[str] = []
+    wanted = [row for row in ROWS if row in (options.only or ROWS) and row not in options.skip]
+    with (
+        tempfile.TemporaryDirectory(prefix="judge-bench-") as folder,
+        open_bench(QUICK if options.quick else FULL, Path(folder)) as bench,
+    ):
+        for row in wanted:
+            bench.say(f"=== {row}")
+            try:
+                lines.extend(ROWS[row](bench))
+            except Missing as missing:
+                bench.say(f"*** {row} SKIPPED: {missing}")
+            except Exception:
+                logging.exception("the row %s failed", row)
+                failed.append(row)
+    about = circumstances("quick" if options.quick else "full", began)
+    show(lines, about)
+    if options.json:
+        Path(options.json).write_text(as_json(lines, about))
+    if failed:
+        sys.stderr.write(f"bench: FAILED rows: {', '.join(failed)}\n")
+    return 1 if failed else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, a few minutes")
+    parser.add_argument("--only", nargs="+", choices=ROWS, metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--skip", nargs="+", choices=ROWS, metavar="ROW", default=[])
+    parser.add_argument("--json", metavar="FILE", help="write everything there as JSON, too")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
