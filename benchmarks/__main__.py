@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import logs
-from benchmarks import cycle
+from benchmarks import cycle, latency, queued
 from benchmarks.bench import Bench, open_bench
 from benchmarks.report import Line, as_json, circumstances, show
 from benchmarks.servers import Missing
@@ -19,6 +19,8 @@ from benchmarks.sizes import FULL, QUICK
 
 ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "cycle": cycle.run,
+    "queued": queued.run,
+    "latency": latency.run,
 }
 
 
