@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import logs
-from benchmarks import cycle, latency, queued
+from benchmarks import cycle, flat_claims, flat_landing, latency, queued
 from benchmarks.bench import Bench, open_bench
 from benchmarks.report import Line, as_json, circumstances, show
 from benchmarks.servers import Missing
@@ -21,6 +21,9 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "cycle": cycle.run,
     "queued": queued.run,
     "latency": latency.run,
+    "claims": flat_claims.run,
+    "landings": flat_landing.landings,
+    "rejudges": flat_landing.rejudges,
 }
 
 

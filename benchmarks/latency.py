@@ -28,19 +28,22 @@ SINGLE_PER_S = 5.0
 RUNNERS = 50
 PEER_WORKERS = 4
 WAIT_S = 30
+SUBMITTERS = 8
 TURNED_AWAY_PAUSE_S = 1.0
 CATCH_UP_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LatencyShare:
-    """A runner's part, or (no runner) the submitter's. It all ends `seconds` after the start."""
+    """A runner's part, or (no runner) a submitter's. A runner ends `seconds` after the start.
+
+    `moments_s`: when to submit, from the start.
+    """
 
     port: int
     runner: RunnerKey | None
     keys: tuple[str, ...]
-    submits: int
-    per_s: float
+    moments_s: tuple[float, ...] = ()
     seconds: float
 
 
@@ -58,11 +61,11 @@ def play(share: LatencyShare, start_at: float) -> list[Event]:
 
 def _submit(share: LatencyShare, start_at: float) -> list[Event]:
     events: list[Event] = []
-    chance = random.Random(1)
+    chance = random.Random(len(share.moments_s))
     with Connection(share.port) as connection:
         connection.request("GET", "/healthz", "none")
-        for number in range(share.submits):
-            sleep_until(start_at + 1 + number / share.per_s)
+        for moment_s in share.moments_s:
+            sleep_until(start_at + moment_s)
             sent = time.monotonic()
             status, submission_id = client.submit(
                 connection, chance.choice(share.keys), PROBLEM, CODE
@@ -118,16 +121,15 @@ def run(bench: Bench) -> Iterator[Line]:
 
 def _ours(crowd: Crowd, world: World, runners: int, per_s: float, submits: int, case: str) -> Line:
     seconds = 1 + submits / per_s + CATCH_UP_S
+    moments = [1 + number / per_s for number in range(submits)]
+    # A slow submit must not hold up the next.
+    submitters = [tuple(moments[first::SUBMITTERS]) for first in range(SUBMITTERS)]
     shares = [
-        LatencyShare(
-            port=world.port,
-            runner=runner,
-            keys=world.keys,
-            submits=submits,
-            per_s=per_s,
-            seconds=seconds,
-        )
-        for runner in (None, *world.runners[:runners])
+        LatencyShare(port=world.port, runner=None, keys=world.keys, moments_s=own, seconds=seconds)
+        for own in submitters
+    ] + [
+        LatencyShare(port=world.port, runner=runner, keys=world.keys, seconds=seconds)
+        for runner in world.runners[:runners]
     ]
     measured = crowd.run(play, shares)
     events = measured.results
