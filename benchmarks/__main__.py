@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import logs
-from benchmarks import cycle, flat_claims, flat_landing, latency, queued
+from benchmarks import cycle, flat_claims, flat_landing, idle, latency, memory, queued, storm
 from benchmarks.bench import Bench, open_bench
 from benchmarks.report import Line, as_json, circumstances, show
 from benchmarks.servers import Missing
@@ -24,6 +24,9 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "claims": flat_claims.run,
     "landings": flat_landing.landings,
     "rejudges": flat_landing.rejudges,
+    "idle": idle.run,
+    "storm": storm.run,
+    "memory": memory.run,
 }
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from benchmarks import client
 from benchmarks.bench import Bench
@@ -52,30 +51,36 @@ def cycles(share: CycleShare, start_at: float) -> list[tuple[float, float]]:
     with Connection(share.port) as connection:
         connection.request("GET", "/healthz", "none")
         sleep_until(start_at)
-        until = None if share.seconds is None else start_at + share.seconds
-        while (
-            (began := time.monotonic()) < until if until is not None else len(done) < share.cycles
-        ):
-            one_cycle(connection, share.runner, chance)(share.keys)
+        while _goes_on(share, len(done), start_at):
+            began = time.monotonic()
+            one_cycle(connection, share.runner, chance, share.keys)
             ended = time.monotonic()
             done.append((ended, ended - began))
     return done
 
 
-def one_cycle(connection: Connection, runner: RunnerKey, chance: random.Random) -> Any:
-    """Return a function that does one cycle for a student out of the keys that it is given."""
+def _goes_on(share: CycleShare, done: int, start_at: float) -> bool:
+    if share.seconds is None:
+        return done < share.cycles
+    return time.monotonic() < start_at + share.seconds
 
-    def cycle(keys: tuple[str, ...]) -> None:
-        status, _ = client.submit(connection, chance.choice(keys), PROBLEM, CODE)
-        if status != 201:
-            raise Refused(f"submit: {status}")
-        while (job := client.next_job(connection, runner)) is None:
-            time.sleep(NO_JOB_S)  # Others are at the same head of the line.
-        status = client.complete(connection, runner, job, chance.random() < 0.5)
-        if status != 204:
-            raise Refused(f"complete: {status}")
 
-    return cycle
+def one_cycle(
+    connection: Connection, runner: RunnerKey, chance: random.Random, keys: tuple[str, ...]
+) -> None:
+    """Submit for one of the students, claim whatever is next, and complete it.
+
+    Raises:
+        Refused: the service answered anything but success.
+    """
+    status, _ = client.submit(connection, chance.choice(keys), PROBLEM, CODE)
+    if status != 201:
+        raise Refused(f"submit: {status}")
+    while (job := client.next_job(connection, runner)) is None:
+        time.sleep(NO_JOB_S)  # Others are at the same head of the line.
+    status = client.complete(connection, runner, job, chance.random() < 0.5)
+    if status != 204:
+        raise Refused(f"complete: {status}")
 
 
 def run(bench: Bench) -> Iterator[Line]:

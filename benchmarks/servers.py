@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,7 +128,7 @@ def _await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
                 return
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:
             time.sleep(0.1)
     raise RuntimeError(f"the service did not start:\n{log.read_text()[-2000:]}")
 
