@@ -122,13 +122,10 @@ class _Judge:
                     "POST", path, self._runner.token, json.dumps(beat).encode()
                 )
                 what = "beat" if status == 200 else f"beat {status}"
-                # What was completed meanwhile is no longer held, and not lost.
-                if (
-                    status == 200
-                    and holding == self._holding
-                    and json.loads(answer)["lost_job_ids"]
-                ):
-                    what = "lost"
+                # What is being reported may be landed already: no longer held, and not lost.
+                lost = json.loads(answer)["lost_job_ids"] if status == 200 else []
+                if lost and self._judging == holding:
+                    self._events.append(("lost", holding, asked, time.monotonic()))
                 self._events.append((what, self._runner.runner_id, asked, time.monotonic()))
 
 
