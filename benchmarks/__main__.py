@@ -11,13 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import logs
-from benchmarks import cycle, flat_claims, flat_landing, idle, latency, memory, queued, storm
+from benchmarks import cycle, flat_claims, flat_landing, idle, latency, memory, queued, storm, units
 from benchmarks.bench import Bench, open_bench
 from benchmarks.report import Line, as_json, circumstances, show
 from benchmarks.servers import Missing
 from benchmarks.sizes import FULL, QUICK
 
 ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
+    "units": units.run,
     "cycle": cycle.run,
     "queued": queued.run,
     "latency": latency.run,

@@ -10,6 +10,7 @@ class Sizes:
     """The sizes of every row. Durations in seconds."""
 
     mode: str
+    unit_calls: int
     cycle_runners: tuple[int, ...]
     cycle_round_s: float
     cycle_rounds: int
@@ -38,6 +39,7 @@ class Sizes:
 
 QUICK = Sizes(
     mode="quick",
+    unit_calls=100,
     cycle_runners=(1, 4, 16),
     cycle_round_s=2,
     cycle_rounds=2,
@@ -63,6 +65,7 @@ QUICK = Sizes(
 )
 FULL = Sizes(
     mode="full",
+    unit_calls=500,
     cycle_runners=(1, 4, 16, 64),
     cycle_round_s=10,
     cycle_rounds=4,
