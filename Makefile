@@ -47,5 +47,5 @@ lock: setup ## compile the lock files anew from pyproject.toml
 	@scripts/lock
 
 clean: ## remove .venv and caches; data in .data stays
-	@rm -rf .venv .setup.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .bench-venv .setup.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,7 +15,6 @@ import logs
 from benchmarks import cycle, flat_claims, flat_landing, idle, latency, memory, queued, storm, units
 from benchmarks.bench import Bench, open_bench
 from benchmarks.report import Line, as_json, circumstances, show
-from benchmarks.servers import Missing
 from benchmarks.sizes import FULL, QUICK
 
 ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
@@ -34,6 +34,8 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
 def main() -> int:
     """Measure and print the table; the exit code is 1 if a row failed."""
     options = _options()
+    # So that the temporary folder goes, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     logs.configure("ERROR")
     began = datetime.now(UTC)
     lines: list[Line] = []
@@ -47,8 +49,6 @@ def main() -> int:
             bench.say(f"=== {row}")
             try:
                 lines.extend(ROWS[row](bench))
-            except Missing as missing:
-                bench.say(f"*** {row} SKIPPED: {missing}")
             except Exception:
                 logging.exception("the row %s failed", row)
                 failed.append(row)

@@ -15,9 +15,9 @@ from benchmarks import client
 from benchmarks.bench import Bench
 from benchmarks.client import Connection, Refused, RunnerKey
 from benchmarks.load import Crowd, sleep_until
-from benchmarks.peers.found import PEERS
+from benchmarks.peers.found import PEERS, Peer
 from benchmarks.report import Line, line
-from benchmarks.servers import service
+from benchmarks.servers import Missing, service
 from benchmarks.stats import summarise
 from benchmarks.world import CODE, PROBLEM, World, furnish
 
@@ -110,13 +110,20 @@ def run(bench: Bench) -> Iterator[Line]:
         (1, SINGLE_PER_S, bench.sizes.latency_submits_single),
     ):
         arguments = ("--jobs", str(submits), "--per-s", str(per_s), "--workers", str(workers))
+        case = f"{workers} waiting, {per_s:g} submits/s"
         for peer in PEERS:
-            measure = peer.there(bench, "latency", *arguments) if peer.listens else None
-            if measure is None:
-                continue
-            case = f"{workers} waiting, {per_s:g} submits/s"
-            bench.say(f"{case}, {peer.name}")
-            yield line(ROW, case, peer.name, summarise(measure()))
+            if peer.listens:
+                bench.say(f"{case}, {peer.name}")
+                yield _peer(bench, peer, case, arguments)
+
+
+def _peer(bench: Bench, peer: Peer, case: str, arguments: tuple[str, ...]) -> Line:
+    try:
+        latencies_ms = peer.measure(bench, "latency", *arguments)
+    except Missing as missing:
+        bench.say(f"*** {peer.name} LEFT OUT: {missing}")
+        return Line(row=ROW, case=case, who=peer.name, note=f"LEFT OUT: {missing}")
+    return line(ROW, case, peer.name, summarise(latencies_ms))
 
 
 def _ours(crowd: Crowd, world: World, runners: int, per_s: float, submits: int, case: str) -> Line:

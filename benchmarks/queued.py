@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -22,7 +23,7 @@ from benchmarks.client import Connection, Refused, RunnerKey
 from benchmarks.load import sleep_until
 from benchmarks.peers.found import PEERS
 from benchmarks.report import Line
-from benchmarks.servers import Service, service
+from benchmarks.servers import Missing, Service, service
 from benchmarks.stats import interleaved, rate_per_s, ratio
 from benchmarks.world import PROBLEM, STUDENTS, World, furnish
 
@@ -134,7 +135,7 @@ def run(bench: Bench) -> Iterator[Line]:
     jobs = bench.sizes.queued_jobs
     with service(bench.mongod.uri_for(database), bench.folder) as api:
         world = furnish(api, WORKERS)
-        notes: list[str] = []
+        notes: dict[str, str] = {}
         contenders: dict[str, Callable[[], list[float]]] = {
             OURS: lambda: _ours(bench, api, world, database, notes),
             **dict(_peers(bench, jobs)),
@@ -142,7 +143,14 @@ def run(bench: Bench) -> Iterator[Line]:
         rates: dict[str, list[float]] = {who: [] for who in contenders}
         for who in interleaved(list(contenders), bench.sizes.queued_rounds):
             bench.say(f"{jobs} jobs, {who}")
-            ends = contenders[who]()
+            if who in notes and who != OURS:
+                continue
+            try:
+                ends = contenders[who]()
+            except Missing as missing:
+                notes[who] = f"LEFT OUT: {missing}"
+                bench.say(f"*** {who} {notes[who]}")
+                continue
             if len(ends) != jobs:
                 raise RuntimeError(f"{who} did {len(ends)} of {jobs} jobs")
             rates[who].append(rate_per_s(ends))
@@ -152,24 +160,24 @@ def run(bench: Bench) -> Iterator[Line]:
             row=ROW,
             case=f"{WORKERS} workers, {jobs:,} jobs",
             who=who,
-            rate_per_s=median(measured),
-            ratio=None if who == OURS else ratio(ours, median(measured)),
-            against="" if who == OURS else "ours to this",
-            note=notes[-1] if who == OURS else "",
+            rate_per_s=median(measured) if measured else None,
+            ratio=ratio(ours, median(measured)) if who != OURS and measured else None,
+            against="ours to this" if who != OURS and measured else "",
+            note=notes.get(who, ""),
         )
 
 
-def _ours(bench: Bench, api: Service, world: World, database: str, notes: list[str]) -> list[float]:
+def _ours(
+    bench: Bench, api: Service, world: World, database: str, notes: dict[str, str]
+) -> list[float]:
     seed(bench, database, bench.sizes.queued_jobs)
     shares = [DrainShare(port=world.port, runner=runner) for runner in world.runners[:WORKERS]]
     measured = bench.crowd.run(drain, shares)
-    notes.append(f"clients {measured.cores:.2f} cores; {api.processes} API processes")
+    notes[OURS] = f"clients {measured.cores:.2f} cores; {api.processes} API processes"
     return measured.results
 
 
 def _peers(bench: Bench, jobs: int) -> Iterator[tuple[str, Callable[[], list[float]]]]:
     arguments = ("drain", "--jobs", str(jobs), "--workers", str(WORKERS))
     for peer in PEERS:
-        measure = peer.there(bench, *arguments)
-        if measure is not None:
-            yield f"{peer.name}, no-ops", measure
+        yield f"{peer.name}, no-ops", partial(peer.measure, bench, *arguments)

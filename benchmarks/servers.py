@@ -29,7 +29,7 @@ STOP_S_MAX = 20.0
 
 
 class Missing(RuntimeError):
-    """Something that a row needs is not on this machine; the message says how to get it."""
+    """Something that is measured beside ours is not to be had; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,11 +178,14 @@ def postgres(folder: Path) -> Iterator[str]:
     home.mkdir()
     # The server refuses to run as root; its user has to get to its folder.
     folder.chmod(0o711)
-    if user is not None:
-        shutil.chown(home, user)
     log = folder / "postgres.log"
     initdb = [str(programs[-1]), "-D", f"{home}/data", "-U", "bench", "--auth=trust", "-E", "UTF8"]
-    subprocess.run(initdb, check=True, user=user, cwd="/", capture_output=True)
+    try:
+        if user is not None:
+            shutil.chown(home, user)
+        subprocess.run(initdb, check=True, user=user, cwd="/", capture_output=True)
+    except (OSError, LookupError, subprocess.CalledProcessError) as error:
+        raise Missing(f"PostgreSQL does not start: {error}") from error
     server = [str(programs[-1].with_name("postgres")), "-D", f"{home}/data", "-p", str(port)]
     server += ["-k", str(home), "-c", "listen_addresses=127.0.0.1"]
     with running(server, log, user=user) as process:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.bench import Bench
-from benchmarks.servers import Missing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,14 +17,13 @@ class Peer:
     url: Callable[[Bench], str]
     listens: bool = True
 
-    def there(self, bench: Bench, role: str, *arguments: str) -> Callable[[], list[float]] | None:
-        """Return what measures it; None, loudly, where it is missing."""
-        try:
-            python, url = bench.peers, self.url(bench)
-        except Missing as missing:
-            bench.say(f"*** {self.name} SKIPPED: {missing}")
-            return None
-        return lambda: python.run(self.script, role, "--url", url, *arguments)
+    def measure(self, bench: Bench, role: str, *arguments: str) -> list[float]:
+        """Measure it; return the numbers.
+
+        Raises:
+            Missing: it is not on this machine, or failed on it.
+        """
+        return bench.peers.run(self.script, role, "--url", self.url(bench), *arguments)
 
 
 PEERS = (

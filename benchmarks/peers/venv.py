@@ -47,14 +47,17 @@ class PeerVenv:
         """Run one of the scripts; return the numbers that it prints.
 
         Raises:
-            RuntimeError: it failed; the message has its last words.
+            Missing: it failed; the message has its last words.
         """
         command = [str(self.python), str(SCRIPTS / f"{script}.py"), *arguments]
-        ran = subprocess.run(
-            command, cwd=SCRIPTS, capture_output=True, text=True, check=False, timeout=RUN_S_MAX
-        )
+        try:
+            ran = subprocess.run(
+                command, cwd=SCRIPTS, capture_output=True, text=True, check=False, timeout=RUN_S_MAX
+            )
+        except subprocess.TimeoutExpired:
+            raise Missing(f"{script} did not end within {RUN_S_MAX} s") from None
         if ran.returncode:
-            raise RuntimeError(f"{script}: {ran.stderr[-1500:]}")
+            raise Missing(f"{script} failed: {ran.stderr[-1500:]}")
         return _numbers(ran.stdout.splitlines())
 
 
