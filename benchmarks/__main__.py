@@ -39,6 +39,21 @@ def main() -> int:
     logs.configure("ERROR")
     began = datetime.now(UTC)
     lines: list[Line] = []
+    try:
+        failed = _measure(options, lines)
+    finally:
+        # What there is, also where the run was ended before its time.
+        about = circumstances("quick" if options.quick else "full", began)
+        show(lines, about)
+        if options.json:
+            Path(options.json).write_text(as_json(lines, about))
+    if failed:
+        sys.stderr.write(f"bench: FAILED rows: {', '.join(failed)}\n")
+    return 1 if failed else 0
+
+
+def _measure(options: argparse.Namespace, lines: list[Line]) -> list[str]:
+    """Add the rows' lines to `lines` as they come; return which rows failed."""
     failed: list[str] = []
     wanted = [row for row in ROWS if row in (options.only or ROWS) and row not in options.skip]
     with (
@@ -48,17 +63,13 @@ def main() -> int:
         for row in wanted:
             bench.say(f"=== {row}")
             try:
-                lines.extend(ROWS[row](bench))
+                for line in ROWS[row](bench):
+                    lines.append(line)
+                    bench.say(f"{line.case}, {line.who}: measured")
             except Exception:
                 logging.exception("the row %s failed", row)
                 failed.append(row)
-    about = circumstances("quick" if options.quick else "full", began)
-    show(lines, about)
-    if options.json:
-        Path(options.json).write_text(as_json(lines, about))
-    if failed:
-        sys.stderr.write(f"bench: FAILED rows: {', '.join(failed)}\n")
-    return 1 if failed else 0
+    return failed
 
 
 def _options() -> argparse.Namespace:
