@@ -5,7 +5,7 @@ CODE := $(wildcard dispatch mongo api console commands runner demo app.py cli.py
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve runner test soak lint format lock clean
+.PHONY: help setup demo serve runner test soak bench lint format lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -29,6 +29,10 @@ soak: setup ## the long runs: the model test for hours' worth of steps, 5,000 jo
 	@HYPOTHESIS_PROFILE=soak JUDGE_CONCURRENCY_JOBS=5000 LANDING_S=60 $(PY) -m pytest \
 		-o timeout=7200 tests/stateful tests/concurrency $(ARGS)
 
+bench: setup ## measure everything beside floors and peers; ARGS="--quick", "--only cycle"
+	@scripts/bench-deps
+	@$(PY) -m benchmarks $(ARGS)
+
 lint: setup ## ruff, mypy --strict, import contracts
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
@@ -43,5 +47,5 @@ lock: setup ## compile the lock files anew from pyproject.toml
 	@scripts/lock
 
 clean: ## remove .venv and caches; data in .data stays
-	@rm -rf .venv .setup.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .bench-venv .setup.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
