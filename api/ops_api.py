@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from api.errors import unavailable
-from api.schemas import Health
+from api.schemas import Description, Health
 from api.services import services
 from api.spec import describe, document
 
@@ -27,7 +27,7 @@ def healthz() -> ResponseReturnValue:
 
 
 @ops.get("/readyz")
-@describe(TAG, answers={200: Health}, key=False)
+@describe(TAG, answers={200: Health}, key=False, problems={503: ["not_ready"]})
 def readyz() -> ResponseReturnValue:
     """Say whether the database takes writes, and what is wrong if it does not."""
     wrong = services().readiness()
@@ -37,7 +37,13 @@ def readyz() -> ResponseReturnValue:
 
 
 @ops.get("/metrics")
-@describe(TAG, answers={200: None}, key=False)
+@describe(
+    TAG,
+    answers={200: None},
+    streams="text/plain",
+    key=False,
+    problems={404: ["not_found"]},
+)
 def metrics() -> ResponseReturnValue:
     """Send the metrics of all processes of this host, as Prometheus text."""
     registry = REGISTRY
@@ -48,7 +54,7 @@ def metrics() -> ResponseReturnValue:
 
 
 @ops.get("/openapi.json")
-@describe(TAG, answers={200: None}, key=False)
+@describe(TAG, answers={200: Description}, key=False)
 def openapi() -> ResponseReturnValue:
     """Send the API's description."""
     return jsonify(document())

@@ -42,7 +42,8 @@ def on_error(error: Exception) -> ResponseReturnValue:
     page = render_template(
         "console/error.html", status=status, title=HTTPStatus(status).phrase, detail=detail
     )
-    return page, status, {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+    headers = error.headers if isinstance(error, ProblemError) else {}
+    return page, status, {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else headers
 
 
 def _described(error: Exception) -> tuple[int, str]:
