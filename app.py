@@ -23,6 +23,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 import api.errors
 import api.metrics_port
+import api.paths
 import api.services
 import cli
 import console.wiring
@@ -259,6 +260,7 @@ def _wired(settings: Settings, clock: Clock | None) -> Flask:
         )
     app = Flask("judge", static_folder=None)
     app.url_map.merge_slashes = False
+    api.paths.install(app)
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = 2 * 1024 * 1024
     trust_proxies(app, settings.trusted_proxies)

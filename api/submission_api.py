@@ -36,6 +36,7 @@ TAG = "submissions"
 UNKNOWN = {404: ["unknown_submission"]}
 SUBMIT_BYTES_MAX = 4 * 1024 * 1024
 FORM_FIELD_BYTES_MAX = 2 * 1024 * 1024
+LOGGED_CHARS_MAX = 100
 
 T = TypeVar("T")
 
@@ -78,7 +79,8 @@ def submit() -> ResponseReturnValue:
         log.info(
             "submit_refused",
             reason=getattr(refusal, "reason", type(refusal).__name__),
-            submission_id=submission_id,
+            # Whatever was sent as one.
+            submission_id=submission_id and submission_id[:LOGGED_CHARS_MAX],
             caller="admin" if principal.admin else principal.username,
         )
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from werkzeug.test import TestResponse
 
 from api.admin_api import HOMEWORK_BYTES_MAX
+from api.rejudge_schemas import RejudgeBody
 from api.runner_api import COMPLETE_BYTES_MAX
 from tests.digest import digest
 from tests.factories import (
@@ -37,6 +39,11 @@ class Endpoint:
     runner: bool = False
     strict: bool = True
     """Fields that are not known are refused."""
+    optional: frozenset[str] = frozenset()
+    may_be_left_out: bool = False
+    """The body as a whole is optional."""
+    refusals: tuple[int, ...] = (400,)
+    """What a field's wrong value may be answered."""
 
 
 ENDPOINTS = {
@@ -45,6 +52,8 @@ ENDPOINTS = {
         "/runners/register",
         {"registration_token": REGISTRATION_TOKEN, "name": "r", "languages": [0]},
         strict=False,
+        optional=frozenset({"languages"}),
+        refusals=(400, 401),
     ),
     "heartbeat": Endpoint(
         "POST",
@@ -52,6 +61,7 @@ ENDPOINTS = {
         {"active_job_ids": ["jb_1"], "report_lost": True},
         runner=True,
         strict=False,
+        optional=frozenset({"report_lost"}),
     ),
     "complete": Endpoint(
         "PUT",
@@ -59,6 +69,8 @@ ENDPOINTS = {
         {**result_body("AC"), "lease_token": "other"},
         runner=True,
         strict=False,
+        optional=frozenset({"lease_token"}),
+        refusals=(400, 409),
     ),
     "abort": Endpoint(
         "PUT",
@@ -66,12 +78,17 @@ ENDPOINTS = {
         {"reason": "drain", "lease_token": "other"},
         runner=True,
         strict=False,
+        optional=frozenset({"lease_token"}),
+        refusals=(400, 409),
     ),
-    "user": Endpoint("PUT", "/users/new", {"display_name": "New"}),
+    "user": Endpoint(
+        "PUT", "/users/new", {"display_name": "New"}, optional=frozenset({"display_name"})
+    ),
     "problem": Endpoint(
         "PUT",
         "/problems/2",
         {"name": "p", "tasks": task_bodies((100, 1)), "allowed_languages": [0]},
+        optional=frozenset({"allowed_languages"}),
     ),
     "homework": Endpoint(
         "PUT",
@@ -84,8 +101,39 @@ ENDPOINTS = {
             "problem_ids": [1],
             "students": ["ada"],
         },
+        optional=frozenset({"penalty"}),
     ),
     "pause": Endpoint("POST", "/queue/pause", {"why": "testing"}),
+    "rejudges": Endpoint(
+        "POST",
+        "/rejudges",
+        {
+            "mode": "preview",
+            "problem_id": 2,
+            "homework_id": "none",
+            "username": "bob",
+            "verdict": "AC",
+            "runner_id": "rn_1",
+            "since": START,
+            "until": END,
+        },
+        optional=frozenset(RejudgeBody.model_fields),
+        refusals=(400, 404),
+    ),
+    "rejudge a problem": Endpoint(
+        "POST",
+        "/problems/1/rejudge",
+        {"mode": "preview"},
+        optional=frozenset({"mode"}),
+        may_be_left_out=True,
+    ),
+    "rejudge a homework": Endpoint(
+        "POST",
+        "/homeworks/hw/rejudge",
+        {"mode": "preview"},
+        optional=frozenset({"mode"}),
+        may_be_left_out=True,
+    ),
 }
 DEEP = 100_000
 
@@ -117,7 +165,16 @@ NOT_AN_OBJECT: dict[str, bytes] = {
     "a deep object": b'{"name":' * DEEP + b"1" + b"}" * DEEP,
     "a raw control character": b'{"name": "a\nb"}',
 }
+FIFTY_MB = b'{"tasks": "' + b"x" * 50_000_000 + b'"}'
 MEDIA_TYPES = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
 
 HOSTILE_VALUES: dict[str, Any] = {
     "null": None,
@@ -136,6 +193,14 @@ HOSTILE_VALUES: dict[str, Any] = {
     "a list of big numbers": [2**63],
     "an object": {},
     "an operator": {"$gt": ""},
+    "not null": {"$ne": None},
+    "code for the database": {"$where": "while (true) {}"},
+    "a dotted key": {"a.b": 1},
+    "a list of operators": [{"$ne": None}],
+    "a path": "../../etc/passwd",
+    "a dotted name": "a.b",
+    "a dollar name": "$where",
+    "a deep value": deep(900),
     "0": 0,
     "-1": -1,
     "a fraction": 0.5,
@@ -153,6 +218,7 @@ def job_id(service: Service) -> str:
     """A world in which every endpoint's body is a good one; the job leased to the runner."""
     service.user("ada")
     service.problem(1)
+    service.homework("hw", [1], ["ada"])
     service.submit("ada", 1, "sn_1")
     found: str = service.view_job("sn_1")["job_id"]
     return found
@@ -187,9 +253,29 @@ def unchanged(service: Service, send: Send) -> Iterator[None]:
     assert digest(service.database) == before
 
 
+def test_these_are_all_the_endpoints_that_take_json(service: Service) -> None:
+    paths = service.ok("GET", "/openapi.json", key=None)["paths"]
+    described = {
+        (method.upper(), path)
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+        if "application/json" in operation.get("requestBody", {}).get("content", {})
+    }
+    known = {"heartbeat": "/runners/rn_1/heartbeat", "complete": "/runners/rn_1/jobs/jb_1/complete"}
+    known["abort"] = "/runners/rn_1/jobs/jb_1/abort"
+    urls = service.app.url_map.bind("judge.example")
+    thrown_at = set()
+    for name, endpoint in ENDPOINTS.items():
+        rule, _ = urls.match(known.get(name, endpoint.path), endpoint.method, return_rule=True)
+        thrown_at.add((endpoint.method, re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)))
+    assert thrown_at == described
+
+
 @pytest.mark.parametrize("name", ENDPOINTS)
 def test_what_is_no_object_is_400(send: Send, unchanged: None, name: str) -> None:
     for kind, body in NOT_AN_OBJECT.items():
+        if not body and ENDPOINTS[name].may_be_left_out:
+            continue
         answer = send(ENDPOINTS[name], body)
         assert answer.status_code == 400, (kind, answer.text)
         assert answer.get_json(force=True)["reason"] in ("invalid_request", "invalid_result")
@@ -209,6 +295,28 @@ def test_json_is_strict_in_fields_that_nobody_reads(send: Send, unchanged: None,
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)
+@pytest.mark.parametrize("levels", [900, 10_000])
+def test_a_value_that_nobody_reads_may_be_deep_or_is_400(
+    send: Send, name: str, levels: int
+) -> None:
+    good = json.dumps(ENDPOINTS[name].body)[:-1]
+    for begin, end in (("[", "]"), ('{"a":', "}")):
+        answer = send(
+            ENDPOINTS[name],
+            f'{good}, "surplus": {begin * levels}1{end * levels}}}'.encode(),
+        )
+        assert answer.status_code < 500
+        if levels > 1000 or ENDPOINTS[name].strict:
+            assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_fifty_megabytes_are_refused(send: Send, unchanged: None, name: str) -> None:
+    answer = send(ENDPOINTS[name], FIFTY_MB)
+    assert answer.status_code == (400 if name == "complete" else 413)
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
 def test_another_media_type_is_415(send: Send, unchanged: None, name: str) -> None:
     endpoint = ENDPOINTS[name]
     for media_type in MEDIA_TYPES:
@@ -220,11 +328,9 @@ def test_another_media_type_is_415(send: Send, unchanged: None, name: str) -> No
 @pytest.mark.parametrize("name", ENDPOINTS)
 def test_every_missing_field_is_named(send: Send, name: str) -> None:
     endpoint = ENDPOINTS[name]
-    optional = {"languages", "report_lost", "lease_token", "display_name"}
-    optional |= {"allowed_languages", "penalty"}
     for field in endpoint.body:
         body = {key: value for key, value in endpoint.body.items() if key != field}
-        if field in optional:
+        if field in endpoint.optional:
             continue
         answer = send(endpoint, json.dumps(body).encode())
         assert answer.status_code == 400, field
@@ -240,8 +346,7 @@ def test_every_field_with_every_hostile_value(send: Send, name: str) -> None:
             answer = send(endpoint, json.dumps(body).encode())
             if answer.status_code >= 400:
                 problem = answer.get_json(force=True)
-                expected = (400, 401, 409) if endpoint.runner else (400, 401)
-                assert answer.status_code in expected, (field, kind, problem)
+                assert answer.status_code in endpoint.refusals, (field, kind, problem)
                 if answer.status_code == 400:
                     assert problem["detail"].startswith(field), (field, kind, problem)
 
