@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from werkzeug.test import TestResponse
 
+import api.body
 from api.admin_api import HOMEWORK_BYTES_MAX
 from api.rejudge_schemas import RejudgeBody
 from api.runner_api import COMPLETE_BYTES_MAX
@@ -165,6 +167,7 @@ NOT_AN_OBJECT: dict[str, bytes] = {
     "a deep object": b'{"name":' * DEEP + b"1" + b"}" * DEEP,
     "a raw control character": b'{"name": "a\nb"}',
 }
+BYTES_MAX = {"complete": COMPLETE_BYTES_MAX, "homework": HOMEWORK_BYTES_MAX}
 FIFTY_MB = b'{"tasks": "' + b"x" * 50_000_000 + b'"}'
 MEDIA_TYPES = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
 
@@ -232,14 +235,24 @@ def send(service: Service, job_id: str) -> Send:
     runner = service.runner()
     service.claim(runner)
 
-    def send(endpoint: Endpoint, body: bytes, media_type: str = "application/json") -> TestResponse:
+    def send(
+        endpoint: Endpoint,
+        body: bytes,
+        media_type: str = "application/json",
+        chunked: bool = False,
+    ) -> TestResponse:
+        sent: dict[str, Any] = {"data": body}
+        if chunked:
+            # As gunicorn hands it over.
+            environ = {"wsgi.input_terminated": True}
+            sent = {"input_stream": io.BytesIO(body), "environ_overrides": environ}
         path = endpoint.path.format(job=job_id)
         return service.call(
             endpoint.method,
             runner.path(path) if endpoint.runner else path,
             key=runner.token if endpoint.runner else ADMIN_KEY,
-            data=body,
             headers={"Content-Type": media_type},
+            **sent,
         )
 
     return send
@@ -314,6 +327,48 @@ def test_a_value_that_nobody_reads_may_be_deep_or_is_400(
 def test_fifty_megabytes_are_refused(send: Send, unchanged: None, name: str) -> None:
     answer = send(ENDPOINTS[name], FIFTY_MB)
     assert answer.status_code == (400 if name == "complete" else 413)
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_a_body_without_a_length_is_refused_as_soon_as_it_is_too_large(
+    service: Service, send: Send, unchanged: None, name: str
+) -> None:
+    """What fits would be a good body: nobody may take the rest for white space."""
+    endpoint = ENDPOINTS[name]
+    size = BYTES_MAX.get(name, 2 * 1024 * 1024)
+    good = json.dumps(endpoint.body).encode()
+    answer = send(endpoint, good.ljust(size) + b"x", chunked=True)
+    assert (answer.status_code, answer.get_json(force=True)["reason"]) == (413, "body_too_large")
+
+
+SMALLEST = {
+    "lists": b"[],",
+    "objects": b"{},",
+    "numbers": b"1,",
+    "texts": b'"",',
+    "escapes": b'"\\"",',
+    "pairs": b'{"":1},',
+}
+
+
+@pytest.mark.parametrize("kind", SMALLEST)
+def test_a_large_body_of_small_values_is_refused_before_it_is_built(
+    send: Send, unchanged: None, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(api.body, "json", None)
+    many = SMALLEST[kind] * (3 * 1024 * 1024 // len(SMALLEST[kind]))
+    answer = send(ENDPOINTS["complete"], b'{"tasks": [' + many + b"1]}")
+    assert answer.status_code == 400
+    assert answer.get_json(force=True)["detail"] == "body: holds more than 250000 values"
+
+
+def test_large_outputs_full_of_commas_and_brackets_are_taken(service: Service, job_id: str) -> None:
+    runner = service.runner()
+    service.claim(runner)
+    printed = '[{"a": 1}, [], "\\"", \\]\n' * 200_000
+    body = {"tasks": [[case_body(stdout=printed, stderr="\\" * 1_000_000)]]}
+    path = runner.path(f"jobs/{job_id}/complete")
+    assert service.call("PUT", path, key=runner.token, json=body).status_code == 204
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)
@@ -528,9 +583,6 @@ def test_claim_ids_that_are_refused(service: Service, job_id: str, claim_id: str
     path = runner.path(f"next-job?claim_id={claim_id}")
     assert service.call("GET", path, key=runner.token).status_code == 400
     assert service.view_job("sn_1")["state"] == "pending"
-
-
-BYTES_MAX = {"complete": COMPLETE_BYTES_MAX, "homework": HOMEWORK_BYTES_MAX}
 
 
 def test_bodies_that_are_too_large_are_413(service: Service, send: Send, job_id: str) -> None:
