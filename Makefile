@@ -29,7 +29,8 @@ soak: setup ## the long runs: the model test for hours' worth of steps, 5,000 jo
 	@HYPOTHESIS_PROFILE=soak JUDGE_CONCURRENCY_JOBS=5000 LANDING_S=60 $(PY) -m pytest \
 		-o timeout=7200 tests/stateful tests/concurrency $(ARGS)
 
-lint: setup ## ruff, mypy --strict, import contracts
+lint: setup ## lock files, ruff, mypy --strict, import contracts
+	@$(PY) scripts/check-locks
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy $(CODE)
