@@ -33,7 +33,8 @@ bench: setup ## measure everything beside floors and peers; ARGS="--quick", "--o
 	@scripts/bench-deps
 	@$(PY) -m benchmarks $(ARGS)
 
-lint: setup ## ruff, mypy --strict, import contracts
+lint: setup ## lock files, ruff, mypy --strict, import contracts
+	@$(PY) scripts/check-locks
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy $(CODE)

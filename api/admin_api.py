@@ -37,6 +37,7 @@ from dispatch.books import RunnerEntry
 from dispatch.contract import TaskSpec
 
 TAG = "administering"
+ADMIN = {403: ["forbidden"]}
 TESTDATA_BYTES_MAX = 256 * 1024 * 1024
 HOMEWORK_BYTES_MAX = 16 * 1024 * 1024
 """Twenty thousand students with long names."""
@@ -56,7 +57,7 @@ class _HomeworkPath(BaseModel):
 
 
 @admin.put("/users/<name>")
-@describe(TAG, body=UserBody, answers={200: UserAnswer, 201: UserAnswer}, problems=(403,))
+@describe(TAG, body=UserBody, answers={200: UserAnswer, 201: UserAnswer}, problems=ADMIN)
 def put_user(name: str) -> ResponseReturnValue:
     """Create a user, or change one."""
     require_admin()
@@ -67,7 +68,7 @@ def put_user(name: str) -> ResponseReturnValue:
 
 
 @admin.post("/users/<name>/keys")
-@describe(TAG, answers={201: KeyAnswer}, problems=(403, 404))
+@describe(TAG, answers={201: KeyAnswer}, problems={**ADMIN, 404: ["unknown_user"]})
 def create_key(name: str) -> ResponseReturnValue:
     """Make a key for a user, shown this once."""
     require_admin()
@@ -76,7 +77,10 @@ def create_key(name: str) -> ResponseReturnValue:
 
 @admin.put("/problems/<int:problem_id>")
 @describe(
-    TAG, body=ProblemBody, answers={200: ProblemAnswer, 201: ProblemAnswer}, problems=(403, 409)
+    TAG,
+    body=ProblemBody,
+    answers={200: ProblemAnswer, 201: ProblemAnswer},
+    problems={**ADMIN, 409: ["edit_conflict"]},
 )
 def put_problem(problem_id: int) -> ResponseReturnValue:
     """Create or replace a problem's settings. Its test data stays."""
@@ -95,7 +99,7 @@ def put_problem(problem_id: int) -> ResponseReturnValue:
 
 
 @admin.get("/problems/<int:problem_id>")
-@describe(TAG, answers={200: ProblemAnswer}, problems=(403, 404))
+@describe(TAG, answers={200: ProblemAnswer}, problems={**ADMIN, 404: ["unknown_problem"]})
 def read_problem(problem_id: int) -> ResponseReturnValue:
     """Return a problem's settings."""
     require_admin()
@@ -103,7 +107,17 @@ def read_problem(problem_id: int) -> ResponseReturnValue:
 
 
 @admin.put("/problems/<int:problem_id>/testdata")
-@describe(TAG, answers={200: TestdataAnswer, 201: TestdataAnswer}, problems=(403, 404, 409))
+@describe(
+    TAG,
+    sends=ZIP_TYPES,
+    answers={200: TestdataAnswer, 201: TestdataAnswer},
+    problems={
+        **ADMIN,
+        400: ["invalid_testdata"],
+        404: ["unknown_problem"],
+        409: ["edit_conflict"],
+    },
+)
 def put_testdata(problem_id: int) -> ResponseReturnValue:
     """Store test data: a zip of `<task:02d><case:02d>.in/.out` that matches the tasks."""
     require_admin()
@@ -130,7 +144,7 @@ def _known_range(problem_id: int) -> int:
     TAG,
     body=HomeworkBody,
     answers={200: HomeworkAnswer, 201: HomeworkAnswer},
-    problems=(403, 409),
+    problems={**ADMIN, 409: ["edit_conflict"]},
 )
 def put_homework(homework_id: str) -> ResponseReturnValue:
     """Create or replace a homework, and recompute it."""
@@ -151,7 +165,7 @@ def put_homework(homework_id: str) -> ResponseReturnValue:
 
 
 @admin.post("/submissions/<submission_id>/rejudge")
-@describe(TAG, answers={202: RejudgedAnswer}, problems=(403, 404))
+@describe(TAG, answers={202: RejudgedAnswer}, problems={**ADMIN, 404: ["unknown_submission"]})
 def rejudge(submission_id: str) -> ResponseReturnValue:
     """Have a submission judged afresh. A job that still waits is kept."""
     require_admin()
@@ -161,7 +175,7 @@ def rejudge(submission_id: str) -> ResponseReturnValue:
 
 
 @admin.get("/runners")
-@describe(TAG, answers={200: list[RunnerAnswer]}, problems=(403,))  # type: ignore[dict-item]
+@describe(TAG, answers={200: list[RunnerAnswer]}, problems=ADMIN)  # type: ignore[dict-item]
 def list_runners() -> ResponseReturnValue:
     """List the runners in force, from the service's own books."""
     require_admin()
@@ -197,7 +211,7 @@ def _runner(entry: RunnerEntry) -> dict[str, Any]:
 
 
 @admin.delete("/runners/<rn>")
-@describe(TAG, answers={204: None}, problems=(403, 404))
+@describe(TAG, answers={204: None}, problems={**ADMIN, 404: ["unknown_runner"]})
 def revoke_runner(rn: str) -> ResponseReturnValue:
     """Refuse a runner's token from now on. Its leases end by themselves."""
     require_admin()
@@ -211,7 +225,7 @@ def _unknown_runner(rn: str) -> ProblemError:
 
 
 @admin.post("/runners/<rn>/drain")
-@describe(TAG, answers={204: None}, problems=(403, 404))
+@describe(TAG, answers={204: None}, problems={**ADMIN, 404: ["unknown_runner"]})
 def drain_runner(rn: str) -> ResponseReturnValue:
     """Give a runner no more jobs. One that asks in its heartbeats is told, and ends."""
     principal = require_admin()
@@ -224,7 +238,7 @@ def drain_runner(rn: str) -> ResponseReturnValue:
 
 
 @admin.post("/runners/<rn>/reinstate")
-@describe(TAG, answers={204: None}, problems=(403, 404))
+@describe(TAG, answers={204: None}, problems={**ADMIN, 404: ["unknown_runner"]})
 def reinstate_runner(rn: str) -> ResponseReturnValue:
     """Give a runner jobs again that was asked to drain, or set aside, or rests."""
     require_admin()
@@ -235,7 +249,7 @@ def reinstate_runner(rn: str) -> ResponseReturnValue:
 
 
 @admin.get("/queue")
-@describe(TAG, answers={200: QueueAnswer}, problems=(403,))
+@describe(TAG, answers={200: QueueAnswer}, problems=ADMIN)
 def read_queue() -> ResponseReturnValue:
     """Return the queue's depth, its oldest job's age, its throughput, and whether it is paused."""
     require_admin()
@@ -243,7 +257,7 @@ def read_queue() -> ResponseReturnValue:
 
 
 @admin.post("/queue/pause")
-@describe(TAG, body=PauseBody, answers={204: None}, problems=(403,))
+@describe(TAG, body=PauseBody, answers={204: None}, problems=ADMIN)
 def pause_queue() -> ResponseReturnValue:
     """Hand out nothing until resumed. What is leased goes on."""
     principal = require_admin()
@@ -255,7 +269,7 @@ def pause_queue() -> ResponseReturnValue:
 
 
 @admin.post("/queue/resume")
-@describe(TAG, answers={204: None}, problems=(403,))
+@describe(TAG, answers={204: None}, problems=ADMIN)
 def resume_queue() -> ResponseReturnValue:
     """Hand out jobs again."""
     require_admin()

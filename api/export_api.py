@@ -28,6 +28,7 @@ from api.services import services
 from api.spec import describe
 
 TAG = "exporting"
+ADMIN = {403: ["forbidden"]}
 BATCH_ROWS = 200
 BOM = "\ufeff"
 Form = Literal["csv", "jsonl"]
@@ -82,7 +83,7 @@ class SubmissionsCsvQuery(SubmissionsFilter, CsvQuery):
 
 
 @exports.get("/submissions.csv")
-@describe(TAG, query=SubmissionsCsvQuery, answers={200: None}, problems=(403,))
+@describe(TAG, query=SubmissionsCsvQuery, answers={200: None}, streams="text/csv", problems=ADMIN)
 def submissions_csv() -> ResponseReturnValue:
     """Export submissions as CSV, newest first, with the filters of the list."""
     require_admin()
@@ -91,7 +92,13 @@ def submissions_csv() -> ResponseReturnValue:
 
 
 @exports.get("/submissions.jsonl")
-@describe(TAG, query=SubmissionsFilter, answers={200: None}, problems=(403,))
+@describe(
+    TAG,
+    query=SubmissionsFilter,
+    answers={200: None},
+    streams="application/jsonl",
+    problems=ADMIN,
+)
 def submissions_jsonl() -> ResponseReturnValue:
     """Export submissions as JSON lines, newest first, with the filters of the list."""
     require_admin()
@@ -99,7 +106,13 @@ def submissions_jsonl() -> ResponseReturnValue:
 
 
 @exports.get("/homeworks/<homework_id>/standings.csv")
-@describe(TAG, query=CsvQuery, answers={200: None}, problems=(403, 404))
+@describe(
+    TAG,
+    query=CsvQuery,
+    answers={200: None},
+    streams="text/csv",
+    problems={**ADMIN, 404: ["unknown_homework"]},
+)
 def standings_csv(homework_id: str) -> ResponseReturnValue:
     """Export a homework's standings as CSV, one row per student."""
     require_admin()
@@ -108,7 +121,12 @@ def standings_csv(homework_id: str) -> ResponseReturnValue:
 
 
 @exports.get("/homeworks/<homework_id>/standings.jsonl")
-@describe(TAG, answers={200: None}, problems=(403, 404))
+@describe(
+    TAG,
+    answers={200: None},
+    streams="application/jsonl",
+    problems={**ADMIN, 404: ["unknown_homework"]},
+)
 def standings_jsonl(homework_id: str) -> ResponseReturnValue:
     """Export a homework's standings as JSON lines, one object per student."""
     require_admin()

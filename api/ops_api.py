@@ -11,7 +11,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from api.errors import unavailable
 from api.gauges import Gauges
-from api.schemas import Health
+from api.schemas import Description, Health
 from api.services import services
 from api.spec import describe, document
 
@@ -28,7 +28,7 @@ def healthz() -> ResponseReturnValue:
 
 
 @ops.get("/readyz")
-@describe(TAG, answers={200: Health}, key=False)
+@describe(TAG, answers={200: Health}, key=False, problems={503: ["not_ready"]})
 def readyz() -> ResponseReturnValue:
     """Say whether the database takes writes, and what is wrong if it does not."""
     wrong = services().readiness()
@@ -38,7 +38,13 @@ def readyz() -> ResponseReturnValue:
 
 
 @ops.get("/metrics")
-@describe(TAG, answers={200: None}, key=False)
+@describe(
+    TAG,
+    answers={200: None},
+    streams="text/plain",
+    key=False,
+    problems={404: ["not_found"]},
+)
 def metrics() -> ResponseReturnValue:
     """Send the metrics of all processes of this host and of the queue, as Prometheus text."""
     registry = REGISTRY
@@ -52,7 +58,7 @@ def metrics() -> ResponseReturnValue:
 
 
 @ops.get("/openapi.json")
-@describe(TAG, answers={200: None}, key=False)
+@describe(TAG, answers={200: Description}, key=False)
 def openapi() -> ResponseReturnValue:
     """Send the API's description."""
     return jsonify(document())

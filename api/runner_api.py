@@ -34,6 +34,8 @@ from dispatch.states import HELD
 
 COMPLETE_BYTES_MAX = 64 * 1024 * 1024
 TAG = "runners"
+ENDED_PROBLEMS = {404: ["unknown_job"], 409: ["lease_lost"], 503: ["landing_in_flight"]}
+LINK_REASONS = ["link_invalid", "link_expired"]
 
 log = structlog.get_logger("api")
 runners = Blueprint("runners", __name__, url_prefix="/runners")
@@ -41,16 +43,24 @@ files = Blueprint("files", __name__, url_prefix="/files")
 
 
 @runners.post("/register")
-@describe(TAG, body=RegisterBody, answers={201: Registered}, key=False, problems=(401,))
+@describe(
+    TAG,
+    body=RegisterBody,
+    answers={201: Registered},
+    key=False,
+    problems={401: ["unauthorized"], 429: ["too_many_failures"]},
+)
 def register() -> ResponseReturnValue:
     """Register a runner. The token in the answer is shown once."""
     settings = services().settings
     expected = settings.runner_registration_token
     if not expected:
         raise unauthorized("registration is closed")
+    services().guesses.require_left("register", request.remote_addr)
     fields = body.json_object()
     given = fields.get("registration_token")
     if isinstance(given, str) and not same_secret(given, expected):
+        services().guesses.failed("register", request.remote_addr)
         raise unauthorized("the registration token is not valid")
     wish = body.validated(RegisterBody, fields)
     runner, token = services().queue.runners.register(
@@ -163,7 +173,12 @@ def _link(kind: Kind, runner_id: str, job_id: str, object_: str) -> str:
 
 
 @runners.put("/<rn>/jobs/<jb>/complete")
-@describe(TAG, body=CompleteBody, answers={204: None}, problems=(404, 409))
+@describe(
+    TAG,
+    body=CompleteBody,
+    answers={204: None},
+    problems={400: ["invalid_result"], **ENDED_PROBLEMS},
+)
 def complete(rn: str, jb: str) -> ResponseReturnValue:
     """Land a result. At most 64 MiB of JSON."""
     runner = require_runner(rn)
@@ -193,7 +208,7 @@ def _case(case: CaseBody) -> CaseResult:
 
 
 @runners.put("/<rn>/jobs/<jb>/abort")
-@describe(TAG, body=AbortBody, answers={202: None}, problems=(404, 409))
+@describe(TAG, body=AbortBody, answers={202: None}, problems=ENDED_PROBLEMS)
 def abort(rn: str, jb: str) -> ResponseReturnValue:
     """Give a job back."""
     runner = require_runner(rn)
@@ -233,7 +248,13 @@ def _ended(ended: Ended, job_id: str, *, success: int) -> ResponseReturnValue:
 
 
 @files.get("/code/<token>", endpoint="code")
-@describe(TAG, answers={200: None}, problems=(403, 404), key=False)
+@describe(
+    TAG,
+    answers={200: None},
+    streams="application/zip",
+    key=False,
+    problems={403: LINK_REASONS, 404: ["unknown_submission"]},
+)
 def code(token: str) -> ResponseReturnValue:
     """Send the code of a leased job, as a zip."""
     link = _in_force(token, "code")
@@ -242,7 +263,13 @@ def code(token: str) -> ResponseReturnValue:
 
 
 @files.get("/testdata/<token>", endpoint="testdata")
-@describe(TAG, answers={200: None, 304: None}, problems=(403, 404), key=False)
+@describe(
+    TAG,
+    answers={200: None, 304: None},
+    streams="application/zip",
+    key=False,
+    problems={403: LINK_REASONS, 404: ["unknown_testdata"]},
+)
 def testdata(token: str) -> ResponseReturnValue:
     """Send the test data handed out with a lease, as a zip, with its SHA-256 as `ETag`."""
     link = _in_force(token, "testdata")

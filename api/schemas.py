@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    RootModel,
     StringConstraints,
 )
 
@@ -64,12 +65,18 @@ def _moment(value: Any) -> datetime:
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_printable)]
+Name = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=200),
+    AfterValidator(_printable),
+    Field(json_schema_extra={"pattern": r"^[^\u0000-\u001f\u007f]*$"}),
+]
 UserName = Annotated[
     str,
     StringConstraints(min_length=1, max_length=100),
     AfterValidator(_printable),
     AfterValidator(_path_segment),
+    Field(json_schema_extra={"pattern": r"^(?!\.{1,2}$)[^/\u0000-\u001f\u007f]*$"}),
 ]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 ProblemId = Annotated[int, Field(ge=0, le=PROBLEM_ID_MAX)]
@@ -77,7 +84,15 @@ LanguageCode = Annotated[int, Field(ge=0, le=2, description="0 C, 1 C++, 2 Pytho
 Text = Annotated[str, AfterValidator(_valid_unicode)]
 Output = Annotated[str, BeforeValidator(_unicode)]
 Moment = Annotated[
-    datetime, BeforeValidator(_moment, json_schema_input_type=str), Field(description="RFC 3339")
+    datetime,
+    BeforeValidator(
+        _moment,
+        json_schema_input_type=Annotated[
+            str,
+            Field(pattern=f"^{_RFC3339.pattern}$", json_schema_extra={"format": "date-time"}),
+        ],
+    ),
+    Field(description="RFC 3339"),
 ]
 Measure = Annotated[int, Field(ge=-1, le=NUMBER_MAX)]
 CaseStatus = Literal["AC", "WA", "CE", "TLE", "MLE", "RE", "JE", "OLE"]
@@ -335,7 +350,7 @@ class SubmissionsQuery(BaseModel):
     problem_id: ProblemId | None = None
     verdict: Literal["PENDING", "AC", "WA", "CE", "TLE", "MLE", "RE", "JE", "OLE"] | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
-    cursor: Annotated[str, StringConstraints(max_length=120)] | None = None
+    cursor: Annotated[str, StringConstraints(min_length=1, max_length=120)] | None = None
 
 
 class SubmissionPage(Answer):
@@ -531,6 +546,10 @@ class QueueAnswer(Answer):
     oldest_pending_age_s: float | None
     landed_per_min: Throughput
     paused: PauseAnswer | None
+
+
+class Description(RootModel[dict[str, Any]]):
+    """The API's own description: an OpenAPI document."""
 
 
 class Health(Answer):

@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from flask import Flask, current_app
 
+from api.guesses import Guesses
 from api.links import Links
 from api.ports import Judge
 from dispatch.clock import Clock
@@ -56,6 +57,7 @@ class Services:
     hand_out: HandOut
     now: Clock
     links: Links
+    guesses: Guesses
     waiters: Waiters
     wakeup: Wakeup
     maintain: Callable[[], None]
