@@ -29,7 +29,7 @@ CMD ["sh", "-c", ": \"${MONGODB_URI:?must name the database}\"; exec python serv
 
 FROM base AS runner
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends bubblewrap gcc g++ libc6-dev \
+    && apt-get install -y --no-install-recommends bubblewrap libseccomp2 gcc g++ libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=libraries /venv /venv
 COPY runner runner

@@ -64,7 +64,7 @@ def run(
             stderr=stderr.write_fd,
             env=command.environment,
             cwd="/",
-            pass_fds=(status.write_fd,) if command.reports_start else (),
+            pass_fds=command.inherited_fds,
             start_new_session=True,
         )
         for pipe in (status, stdout, stderr):

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-import runner.executor
+import runner.place
 from runner.executor import OUTPUT_BYTES_MAX, Case, _text_bytes_max
 from runner.isolation import IsolationError
 from runner.languages import TOOLCHAINS
@@ -350,9 +350,9 @@ def test_a_case_that_cannot_be_run_is_a_judge_error(bench, monkeypatch):
         calls.append(args)
         raise IsolationError("no walls today")
 
-    real = runner.executor.run
+    real = runner.place.run
     compiled = iter([real])
-    monkeypatch.setattr(runner.executor, "run", lambda *a, **k: next(compiled, failing)(*a, **k))
+    monkeypatch.setattr(runner.place, "run", lambda *a, **k: next(compiled, failing)(*a, **k))
     report = bench.one(PYTHON, PY_SUM, SUM)
     assert report.status == Verdict.JE
     assert report.exit_code == -1
