@@ -26,7 +26,9 @@ REFUSED = (
     "open_by_handle_at", "name_to_handle_at", "fanotify_init",
     # Large parts of the kernel that a solution never needs.
     "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter",
-    "io_uring_register", "keyctl", "add_key", "request_key", "memfd_secret", "modify_ldt",
+    "io_uring_register", "keyctl", "add_key", "request_key", "modify_ldt",
+    # Memory that belongs to no process, which only a control group would count.
+    "memfd_create", "memfd_secret", "shmget",
     # The machine itself.
     "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot",
     "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "syslog", "settimeofday",
