@@ -1,7 +1,7 @@
 # `make help` lists the commands. ARGS goes on to the command: make test ARGS="-k lease"
 SHELL := /bin/bash
 PY := .venv/bin/python
-CODE := $(wildcard dispatch mongo api console runner demo app.py cli.py domain_queue.py housekeeping.py local.py logs.py settings.py serve.py gunicorn_conf.py http_worker.py)
+CODE := $(wildcard dispatch mongo api console runner demo app.py cli.py domain_queue.py housekeeping.py local.py logs.py settings.py serve.py gunicorn_conf.py http_worker.py zipcheck.py)
 ARGS ?=
 
 .DEFAULT_GOAL := help
