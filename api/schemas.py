@@ -192,6 +192,7 @@ class CaseBody(RunnerBody):
     stderr: Output
     execTime: Measure
     memoryUsage: Measure
+    outputTruncated: bool = False
 
 
 class CompleteBody(RunnerBody):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import codecs
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
 
 import structlog
 
@@ -124,7 +125,8 @@ class Program:
             if self._has_binary():
                 return None
             note = f"compiling gave no program of at most {BINARY_BYTES_MAX // MIB} MiB"
-        parts = [outcome.stderr.rstrip(), b"" if note is None else note.encode()]
+        # The note comes first: a long text is cut at its end.
+        parts = [b"" if note is None else note.encode(), outcome.stderr.rstrip()]
         return CompileError(message=b"\n".join(filter(None, parts)))
 
     def run_case(self, case: Case, should_stop: ShouldStop) -> CaseReport:
@@ -149,6 +151,7 @@ class Program:
                 stderr=reported_text(outcome.stderr, case.text_bytes_max),
                 exec_time_ms=exec_time_ms(outcome),
                 memory_kib=outcome.usage.memory_kib,
+                output_truncated=_is_cut(case.text_bytes_max, outcome.stdout, outcome.stderr),
             )
         return _unrun_case(Verdict.JE, "the runner could not run the program")
 
@@ -187,17 +190,22 @@ def compile_error_report(
     error: CompileError, tasks: Sequence[TaskLimits]
 ) -> list[list[CaseReport]]:
     """Report CE for every case; the first one carries the compiler's text."""
-    texts = iter([reported_text(error.message, STREAM_BYTES_REPORTED)])
-    return [
-        [_unrun_case(Verdict.CE, next(texts, "")) for _ in range(limits.case_count)]
-        for limits in tasks
-    ]
+    first = replace(
+        _unrun_case(Verdict.CE, reported_text(error.message, STREAM_BYTES_REPORTED)),
+        output_truncated=_is_cut(STREAM_BYTES_REPORTED, error.message),
+    )
+    reports = chain([first], repeat(_unrun_case(Verdict.CE, "")))
+    return [[next(reports) for _ in range(limits.case_count)] for limits in tasks]
 
 
 def reported_text(data: bytes, bytes_max: int) -> str:
     """Return at most `bytes_max` bytes as text, bad ones replaced, no character cut in half."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return decoder.decode(data[:bytes_max], final=len(data) <= bytes_max)
+
+
+def _is_cut(bytes_max: int, *streams: bytes) -> bool:
+    return any(len(stream) > bytes_max for stream in streams)
 
 
 def _run_limits(case: Case) -> Limits:

@@ -22,7 +22,8 @@ from runner.limits import KIB, End, Limits, Outcome, ended_by
 from runner.streams import OutputPipe, StatusPipe, sealed_input
 
 LOOK_EVERY_S = 0.01
-STDERR_BYTES_KEPT = 64 * KIB
+# One byte more than is reported, so that what is longer is known to be.
+STDERR_BYTES_KEPT = 64 * KIB + 1
 # After the end the pipes close at once, unless something without walls still holds them.
 DRAIN_S_MAX = 2.0
 SIGNAL_BASE = 128
