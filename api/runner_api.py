@@ -204,6 +204,7 @@ def _case(case: CaseBody) -> CaseResult:
         stderr=case.stderr,
         exec_time_ms=case.execTime,
         memory_usage_kib=case.memoryUsage,
+        output_truncated=case.outputTruncated,
     )
 
 

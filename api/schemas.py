@@ -211,6 +211,7 @@ class CaseBody(RunnerBody):
     stderr: Output
     execTime: Measure
     memoryUsage: Measure
+    outputTruncated: bool = False
 
 
 class CompleteBody(RunnerBody):

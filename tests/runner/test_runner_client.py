@@ -245,6 +245,7 @@ def test_what_complete_sends():
         "stderr": "e",
         "execTime": 5,
         "memoryUsage": 6,
+        "outputTruncated": False,
     }
     assert script.bodies() == [{"tasks": [[case]], "lease_token": "lt"}]
 

@@ -96,7 +96,7 @@ def test_the_images_are_what_compose_builds(services: dict[str, Any]) -> None:
     )
     assert {services[name]["build"]["target"] for name in ("api", "runner")} <= set(stages)
     assert re.search(r"^USER (?!root)\w+$", stages["api"], re.MULTILINE)
-    assert "bubblewrap gcc g++" in stages["runner"]
+    assert "bubblewrap libseccomp2 gcc g++" in stages["runner"]
     allowed = (ROOT / ".dockerignore").read_text().splitlines()
     modules = {path.name for path in ROOT.glob("*.py")}
     assert modules <= set(re.findall(r"\w+\.py", stages["api"]))
