@@ -5,7 +5,7 @@ CODE := $(wildcard dispatch mongo api console runner demo app.py cli.py domain_q
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve runner test soak lint format lock clean
+.PHONY: help setup demo serve runner test soak chaos lint format lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -28,6 +28,9 @@ test: setup ## all tests
 soak: setup ## the long runs: the model test for hours' worth of steps, 5,000 jobs at once
 	@HYPOTHESIS_PROFILE=soak JUDGE_CONCURRENCY_JOBS=5000 LANDING_S=60 $(PY) -m pytest \
 		-o timeout=7200 tests/stateful tests/concurrency $(ARGS)
+
+chaos: setup ## ten minutes of load on three mongod while things break; ARGS="--seconds 600 --seed 7"
+	@$(PY) -m tests.cluster.chaos $(ARGS)
 
 lint: setup ## ruff, mypy --strict, import contracts
 	@$(PY) -m ruff check .

@@ -231,8 +231,24 @@ class ReplicaSet:
             except PyMongoError:
                 return False
 
-        _until(told, "the set does not come together", limit_s)
+        try:
+            _until(told, "the set does not come together", limit_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.states()}") from None
         return self.await_primary()
+
+    def states(self) -> list[str]:
+        """How each member says that all members are, for people."""
+        told = []
+        for member in self.members:
+            with member.client() as client:
+                try:
+                    status = client.admin.command("replSetGetStatus")["members"]
+                    words = " ".join(one["stateStr"] for one in status)
+                except PyMongoError as error:
+                    words = f"{type(error).__name__}, running {member.running}"
+            told.append(f"member {member.number}: {words}")
+        return told
 
     # -- inside --------------------------------------------------------------------------
 
@@ -260,9 +276,7 @@ class ReplicaSet:
                 try:
                     client.admin.command("replSetInitiate", config)
                 except OperationFailure as refusal:
-                    if refusal.code == 23:  # already, by a turn whose answer was late
-                        return True
-                    return False
+                    return refusal.code == 23  # already, by a turn whose answer was late
                 except PyMongoError:
                     return False
             return True
