@@ -37,20 +37,22 @@ from dispatch import books
 from dispatch import job as verbs
 from dispatch.clock import Clock, ServerClock, system_clock
 from dispatch.contract import ProcessResult
+from dispatch.events import emit
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
+from dispatch.retention import retire_jobs
 from dispatch.wakeup import Wakeup
 from domain_queue import DomainQueue
 from housekeeping import Housekeeping
 from local import kept_secret_key, start_store, store_uri
-from mongo import console_session, engine, problem, rejudging, storage, user
+from mongo import console_session, engine, index_check, problem, rejudging, storage, user
 from mongo.cancelling import bring_back
 from mongo.embedded import EmbeddedError
 from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from mongo.judge import Judge
 from mongo.landing import process_result
 from mongo.recompute import RecomputeContendedError
-from mongo.submission import mark_rejudged
+from mongo.submission import keep_fences, mark_rejudged
 from mongo.sweep import Sweeper
 from settings import IN_PROCESS_URI, Settings, SettingsError, load_settings
 
@@ -80,8 +82,10 @@ class Maintenance:
         domain_queue: DomainQueue,
         land: ProcessResult,
         now: Clock,
+        job_retention: timedelta | None = None,
     ) -> None:
         self._queue = queue
+        self._job_retention = job_retention
         self._domain_queue = domain_queue
         self._land = land
         self._now = now
@@ -133,39 +137,55 @@ class Maintenance:
             self._land_judge_errors,
             self._mark_rejudged,
             self._bring_back_cancelled,
-            self._sweeper.enqueue_missing,
+            self._enqueue_missing,
             self._finish_homeworks,
         )
 
     def _tidyings(self) -> Sequence[Callable[[], object]]:
-        return (self._drop_blobs, self._record_sample)
+        return (self._drop_blobs, self._record_sample, self._retire_jobs)
 
     def _land_judge_errors(self) -> None:
         verbs.sweep(self._queue, process_result=self._land, now=self._now)
 
     def _mark_rejudged(self) -> None:
         for job in self._queue.jobs.marks_due(MARKS_MAX):
+            fence = job.mark_due or job.fence
             mark_rejudged(
-                job.submission_id,
-                job_id=job.job_id,
-                fence=job.mark_due or job.fence,
-                queue=self._domain_queue,
+                job.submission_id, job_id=job.job_id, fence=fence, queue=self._domain_queue
             )
+            emit("mark_repaired", submission_id=job.submission_id, job_id=job.job_id, fence=fence)
 
     def _bring_back_cancelled(self) -> None:
         for job in self._queue.jobs.restores_due(MARKS_MAX):
-            bring_back(
-                job.submission_id, fence=job.restore_due or job.fence, queue=self._domain_queue
-            )
+            fence = job.restore_due or job.fence
+            bring_back(job.submission_id, fence=fence, queue=self._domain_queue)
+            emit("result_repaired", submission_id=job.submission_id, fence=fence)
+
+    def _enqueue_missing(self) -> None:
+        _tell("missing_jobs_enqueued", self._sweeper.enqueue_missing())
 
     def _finish_homeworks(self) -> None:
-        self._sweeper.finish_homeworks(now=self._now())
+        _tell("homeworks_finished", self._sweeper.finish_homeworks(now=self._now()))
 
     def _drop_blobs(self) -> None:
-        self._sweeper.drop_blobs(now=self._now())
+        _tell("blobs_dropped", self._sweeper.drop_blobs(now=self._now()))
+
+    def _retire_jobs(self) -> None:
+        if self._job_retention is not None:
+            retire_jobs(
+                self._queue,
+                done_before=self._now() - self._job_retention,
+                keep_fences=keep_fences,
+            )
 
     def _record_sample(self) -> None:
         books.record_sample(self._queue, self._now())
+
+
+def _tell(event: str, count: int) -> None:
+    """Say that so many leftovers were finished, if any were."""
+    if count:
+        emit(event, count=count)
 
 
 class Preparation:
@@ -266,7 +286,7 @@ def _wired(settings: Settings, clock: Clock | None) -> Flask:
         rules=LeaseRules(lease_ttl_s=settings.lease_ttl_s, max_attempts=settings.max_attempts),
         alive_s=2 * settings.heartbeat_interval_s + settings.poll_interval_s,
     )
-    prepare = Preparation(partial(_prepare, settings, queue, now))
+    prepare = Preparation(partial(_prepare, settings, database, queue, now))
     prepare.at_start()
     app.before_request(prepare.before_request)
     api.services.install(app, _services(settings, database, queue, now, prepare))
@@ -300,7 +320,10 @@ def _services(
     in_process = settings.mongodb_uri == IN_PROCESS_URI
     domain_queue = DomainQueue(queue, now)
     land = partial(process_result, now=now)
-    maintain = Maintenance(queue, domain_queue, land, now)
+    days = settings.job_retention_days
+    maintain = Maintenance(
+        queue, domain_queue, land, now, timedelta(days=days) if days is not None else None
+    )
     wakeup = Wakeup()
     return Services(
         settings=settings,
@@ -318,18 +341,23 @@ def _services(
     )
 
 
-def _prepare(settings: Settings, queue: Queue, now: Clock) -> None:
-    """Create the indexes and the first admin key.
+def _prepare(
+    settings: Settings, database: Database[dict[str, Any]], queue: Queue, now: Clock
+) -> None:
+    """Create the indexes and the first admin key; say so where an index had been lost.
 
     Raises:
         PyMongoError: the database is not there.
     """
+    before = index_check.in_use(database)
     queue.create_indexes()
     books.create_indexes(queue)
     engine.create_indexes()
     storage.create_indexes()
     console_session.create_indexes()
     rejudging.create_indexes()
+    for collection, index in index_check.made(before, index_check.in_use(database)):
+        emit("index_repaired", collection=collection, index=index)
     if settings.admin_api_key is not None:
         user.ensure_admin_key(settings.admin_api_key, now=now())
 

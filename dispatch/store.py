@@ -36,6 +36,11 @@ def passed_or_absent(now: datetime) -> Document:
     return {"$not": {"$gt": now}}
 
 
+def stored(number: int) -> Any:
+    """Match a field that holds `number`; 0 is also what a document without the field holds."""
+    return number or {"$in": [0, None]}
+
+
 class JobStore:
     """The `jobs` collection."""
 
@@ -304,7 +309,7 @@ class JobStore:
         return self._transition(
             edge,
             job,
-            guard={**guard, "fence": job.fence},
+            guard={**guard, "fence": stored(job.fence)},
             set_=taken,
             unset=gone,
             inc={"attempts": 1, "fence": 1},
@@ -337,7 +342,7 @@ class JobStore:
             job,
             guard={
                 **_owner(runner_id, lease_token),
-                "fence": job.fence,
+                "fence": stored(job.fence),
                 "$or": [
                     {"state": State.LEASED.value},
                     {"landing_deadline": passed_or_absent(now)},
@@ -365,7 +370,7 @@ class JobStore:
         return self._transition(
             edge,
             job,
-            guard={"fence": job.fence},
+            guard={"fence": stored(job.fence)},
             set_={"outcome": outcome.value, "done_at": now},
             unset=["landing_deadline"],
             fence=job.fence,
@@ -379,7 +384,7 @@ class JobStore:
         return self._transition(
             states.COMPLETE_RESTORE,
             job,
-            guard={"fence": job.fence},
+            guard={"fence": stored(job.fence)},
             set_={"lease_deadline": self.rules.lease_deadline(now)},
             unset=["landing_deadline"],
             fence=job.fence,
@@ -424,7 +429,7 @@ class JobStore:
         return self._transition(
             states.ABORT,
             job,
-            guard={**_owner(runner_id, lease_token), **guard, "fence": job.fence},
+            guard={**_owner(runner_id, lease_token), **guard, "fence": stored(job.fence)},
             set_={
                 **set_,
                 "queued_at": now,
@@ -478,7 +483,7 @@ class JobStore:
         return self._transition(
             states.EXHAUST_BEGINS,
             job,
-            guard={**guard, "fence": job.fence},
+            guard={**guard, "fence": stored(job.fence)},
             set_={"landing_deadline": deadline, "lease_deadline": deadline},
             unset=["leased_by", "lease_token", "claim_id"],
             inc={"fence": 1},
@@ -499,7 +504,7 @@ class JobStore:
         return self._transition(
             states.REJUDGE_PENDING,
             job,
-            guard={"fence": job.fence, **_other_rejudge(rejudge_id)},
+            guard={"fence": stored(job.fence), **_other_rejudge(rejudge_id)},
             set_={"mark_due": job.fence + 1, **_given(rejudge_id=rejudge_id)},
             unset=["preview"],
             inc={"fence": 1},
@@ -529,7 +534,7 @@ class JobStore:
         return self._transition(
             states.REJUDGE,
             job,
-            guard={"fence": job.fence, **_other_rejudge(rejudge_id)},
+            guard={"fence": stored(job.fence), **_other_rejudge(rejudge_id)},
             set_={
                 "job_id": job_id,
                 "priority": kept,
@@ -572,7 +577,7 @@ class JobStore:
         return self._transition(
             states.CANCEL,
             job,
-            guard={"fence": job.fence},
+            guard={"fence": stored(job.fence)},
             set_={
                 "outcome": Outcome.CANCELLED.value,
                 "done_at": now,
@@ -599,7 +604,7 @@ class JobStore:
         return self._transition(
             states.MOVE_TO_FRONT,
             job,
-            guard={"fence": job.fence},
+            guard={"fence": stored(job.fence)},
             max_={"priority": priority},
             fence=job.fence,
             runner_id=None,

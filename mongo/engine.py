@@ -232,6 +232,19 @@ def create_indexes() -> None:
         document.ensure_indexes()
 
 
+def stored(number: int) -> Any:
+    """Match a field that holds `number`; 0 is also what an older version's document without it is.
+
+    What is written under such a guard has the field from then on.
+    """
+    return number or {"$in": [0, None]}
+
+
+def at_most(number: int) -> dict[str, Any]:
+    """Match a field that is not above `number`, nor there at all. (`$lte` would miss those.)"""
+    return {"$not": {"$gt": number}}
+
+
 def submissions() -> Collection[dict[str, Any]]:
     """Return the raw collection, for guarded updates and aggregations."""
     return _collection(Submission)

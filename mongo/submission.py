@@ -6,7 +6,7 @@ nothing and touches nothing of the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -149,7 +149,7 @@ def rejudge(submission_id: str, *, queue: JobQueue) -> str:
         submission_id=submission_id,
         problem_id=submission["problem_id"],
         language=submission["language"],
-        submission_fence=submission["fence"],
+        submission_fence=submission.get("fence", 0),
         minted_job_id=submission["job_id"] if submission.get("result") is None else None,
     )
     mark_rejudged(submission_id, job_id=job_id, fence=fence, queue=queue)
@@ -159,10 +159,18 @@ def rejudge(submission_id: str, *, queue: JobQueue) -> str:
 def mark_rejudged(submission_id: str, *, job_id: str, fence: int, queue: JobQueue) -> None:
     """Mark a submission pending under its rejudge's fence, unless something newer stands."""
     engine.submissions().update_one(
-        {"_id": submission_id, "fence": {"$lt": fence}},
+        {"_id": submission_id, "fence": engine.at_most(fence - 1)},
         {"$set": {"status": Verdict.PENDING.value, "fence": fence, "job_id": job_id}},
     )
     queue.marked(submission_id=submission_id, job_id=job_id, fence=fence)
+
+
+def keep_fences(fences: Mapping[str, int]) -> None:
+    """Have submissions (id to fence) hold at least these fences, whose jobs are about to go."""
+    for submission_id, fence in fences.items():
+        engine.submissions().update_one(
+            {"_id": submission_id, "fence": engine.at_most(fence - 1)}, {"$set": {"fence": fence}}
+        )
 
 
 # -- reading -------------------------------------------------------------------------------

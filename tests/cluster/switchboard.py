@@ -20,14 +20,20 @@ from typing import Any
 import psutil
 
 READ_BYTES_MAX = 256 * 1024
+LOOK_EVERY_S = 0.1
 
 
 @dataclass(eq=False)
 class Wire:
-    """One connection from a member (or, None, a client) to a member."""
+    """One connection to a member. `source`: the member that opened it, if one did.
 
-    source: int | None
+    Whose it is, is looked up when it matters: during a cut, for many at once.
+    """
+
+    port: int
     target: int
+    known: bool = False
+    source: int | None = None
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -47,17 +53,44 @@ class Switchboard:
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await self._relay(number, member_port, reader, writer)
 
-        server = await asyncio.start_server(relay, "127.0.0.1", port, limit=READ_BYTES_MAX)
+        server = await asyncio.start_server(
+            relay, "127.0.0.1", port, limit=READ_BYTES_MAX, backlog=1_000
+        )
         self._servers.append(server)
 
     def cut(self, isolated: set[int], *, clients_too: bool) -> None:
         """Cut `isolated` off from the others, and from clients or not; nobody: mend everything."""
         self.isolated, self.clients_too = isolated, clients_too
+        self.recognise()
         for wire in self._wires:
             self._set(wire)
 
+    async def watch(self) -> None:
+        """During a cut, see again and again whose the new connections are."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            self.recognise()
+
+    def recognise(self) -> None:
+        """Find out whose connections are whose, where it matters."""
+        unknown = [wire for wire in self._wires if not wire.known]
+        if not self.isolated or not unknown:
+            return
+        owners: dict[int, int] = {}
+        for number, pid in self.pids.items():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for end in psutil.Process(pid).net_connections("tcp4"):
+                    owners[end.laddr.port] = number
+        for wire in unknown:
+            wire.known, wire.source = True, owners.get(wire.port)
+            self._set(wire)
+
     def _set(self, wire: Wire) -> None:
-        if wire.source is None:
+        if not self.isolated:
+            blocked = False
+        elif not wire.known:
+            blocked = True
+        elif wire.source is None:
             blocked = self.clients_too and wire.target in self.isolated
         else:
             blocked = (wire.source in self.isolated) != (wire.target in self.isolated)
@@ -73,7 +106,7 @@ class Switchboard:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        wire = Wire(self._source(writer.get_extra_info("peername")[1]), number)
+        wire = Wire(writer.get_extra_info("peername")[1], number)
         self._wires.add(wire)
         self._set(wire)
         try:
@@ -97,16 +130,6 @@ class Switchboard:
             end.transport.abort()
         self._wires.discard(wire)
 
-    def _source(self, port: int) -> int | None:
-        for number, pid in self.pids.items():
-            try:
-                sockets = psutil.Process(pid).net_connections("tcp4")
-            except psutil.NoSuchProcess:
-                continue
-            if any(socket.laddr.port == port for socket in sockets):
-                return number
-        return None
-
 
 async def _pump(wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Pass on what comes until an end hangs up, however it does that."""
@@ -120,6 +143,7 @@ async def _pump(wire: Wire, reader: asyncio.StreamReader, writer: asyncio.Stream
 
 async def main() -> None:
     board = Switchboard()
+    watching = asyncio.ensure_future(board.watch())
     commands = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
@@ -135,6 +159,8 @@ async def main() -> None:
             case other:
                 raise ValueError(other)
         print("ok", flush=True)
+        if watching.done():
+            watching.result()
     # At once: the connections that are left have nobody to be closed for.
     os._exit(0)
 
