@@ -20,16 +20,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import httpx
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from dispatch.lease import LeaseRules
 from tests.cluster.checker import DOUBLE_EFFECTS, LOSSES, Finding, Snapshot, check
-from tests.cluster.processes import Api, Player, service_environment
+from tests.cluster.processes import Api, Player, prepare, service_environment
 from tests.cluster.replica_set import Member, ReplicaSet
-from tests.cluster.wire import TASK_SCORES, read_diaries
-from tests.factories import packed_testdata, task_bodies
+from tests.cluster.wire import read_diaries
 
 RUNNERS, CLIENTS = 20, 50
 LEASE_TTL_S, HEARTBEAT_S = 6.0, 2.0
@@ -92,7 +90,17 @@ class Fault:
 class Chaos:
     """One run. `folder` keeps diaries and logs."""
 
-    def __init__(self, replica_set: ReplicaSet, uri: str, folder: Path, seed: int) -> None:
+    def __init__(
+        self,
+        replica_set: ReplicaSet,
+        uri: str,
+        folder: Path,
+        seed: int,
+        *,
+        pause_s: float = 3.0,
+    ) -> None:
+        """`pause_s`: between two submits of one client, on average."""
+        self._pause_s = pause_s
         self._set = replica_set
         self._uri = uri
         self._folder = folder
@@ -126,7 +134,7 @@ class Chaos:
                 api.start()
             for api in self._apis:
                 api.await_ready()
-            self._prepare()
+            prepare(self._apis[0])
             self._runners = [self._runner(number) for number in range(RUNNERS)]
             clients = self._clients()
             self._break_things(seconds)
@@ -143,29 +151,6 @@ class Chaos:
         return report
 
     # -- load ----------------------------------------------------------------------------
-
-    def _prepare(self) -> None:
-        headers = {"Authorization": f"Bearer {self._environment['ADMIN_API_KEY']}"}
-        with httpx.Client(base_url=self._apis[0].url, headers=headers, timeout=40) as admin:
-            for name in ("ada", "bob"):
-                admin.put(f"/users/{name}", json={}).raise_for_status()
-            tasks = task_bodies(*((score, 1) for score in TASK_SCORES))
-            for number in (1, 2):
-                body = {"name": f"problem {number}", "tasks": tasks}
-                admin.put(f"/problems/{number}", json=body).raise_for_status()
-                admin.put(
-                    f"/problems/{number}/testdata",
-                    content=packed_testdata(1, 1),
-                    headers={"Content-Type": "application/zip"},
-                ).raise_for_status()
-            homework = {
-                "name": "hw",
-                "start": "2020-01-01T00:00:00Z",
-                "end": "2100-01-01T00:00:00Z",
-                "problem_ids": [1, 2],
-                "students": ["ada", "bob"],
-            }
-            admin.put("/homeworks/hw", json=homework).raise_for_status()
 
     def _runner(self, number: int) -> Player:
         options = {
@@ -188,7 +173,7 @@ class Chaos:
             "seed": self._seed,
             "admin_key": self._environment["ADMIN_API_KEY"],
             "clients": CLIENTS,
-            "pause_s": 3.0,
+            "pause_s": self._pause_s,
             "rejudge_s": 1.0,
             "lose": 0.03,
         }

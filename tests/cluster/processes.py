@@ -17,6 +17,8 @@ import httpx
 import psutil
 
 from mongo.child import dying_with_parent
+from tests.cluster.wire import TASK_SCORES
+from tests.factories import packed_testdata, task_bodies
 from tests.live import ROOT, START_S_MAX, free_port
 
 
@@ -102,6 +104,31 @@ def service_environment(uri: str, **settings: str) -> dict[str, str]:
         "WEB_CONCURRENCY": "1",
         **settings,
     }
+
+
+def prepare(api: Api) -> None:
+    """Make two users, two problems of two tasks, and a homework with all of them."""
+    headers = {"Authorization": f"Bearer {api.environment['ADMIN_API_KEY']}"}
+    with httpx.Client(base_url=api.url, headers=headers, timeout=40) as admin:
+        for name in ("ada", "bob"):
+            admin.put(f"/users/{name}", json={}).raise_for_status()
+        tasks = task_bodies(*((score, 1) for score in TASK_SCORES))
+        for number in (1, 2):
+            body = {"name": f"problem {number}", "tasks": tasks}
+            admin.put(f"/problems/{number}", json=body).raise_for_status()
+            admin.put(
+                f"/problems/{number}/testdata",
+                content=packed_testdata(1, 1),
+                headers={"Content-Type": "application/zip"},
+            ).raise_for_status()
+        homework = {
+            "name": "hw",
+            "start": "2020-01-01T00:00:00Z",
+            "end": "2100-01-01T00:00:00Z",
+            "problem_ids": [1, 2],
+            "students": ["ada", "bob"],
+        }
+        admin.put("/homeworks/hw", json=homework).raise_for_status()
 
 
 class Player:

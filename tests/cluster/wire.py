@@ -115,6 +115,7 @@ class Api:
         self.diary = diary
         self._ports = ports
         self._lose, self._twice = lose, twice
+        self._turn = self.random.randrange(len(ports))
         self._local = threading.local()
 
     def ask(
@@ -163,12 +164,13 @@ class Api:
         except (OSError, http.client.HTTPException):
             connection.close()
             self._local.connection = None
+            self._turn += 1  # perhaps another process answers
             return NO_ANSWER
         self._local.connection = None if response.will_close else connection
         return answer
 
     def _connect(self) -> http.client.HTTPConnection:
-        port = self.random.choice(self._ports)
+        port = self._ports[self._turn % len(self._ports)]
         return http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S_MAX)
 
     def _send_aside(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> None:
