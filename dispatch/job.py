@@ -586,8 +586,11 @@ def _explain(
             begin_again = not aborting and deadline_passed(job.landing_deadline, now())
             return None if begin_again else Ended.IN_FLIGHT
         case State.DONE:
-            # A judge error has no owner: whoever owns a job that is done has landed it.
-            return Ended.LEASE_LOST if aborting else Ended.ALREADY_LANDED
+            if aborting:
+                return Ended.LEASE_LOST
+            # A judge error has no owner: whoever owns a job that is done has landed it. Said only
+            # when no failover can undo it: the runner drops its result then.
+            return Ended.ALREADY_LANDED if queue.jobs.is_durable(job) else Ended.IN_FLIGHT
         case State.PENDING:
             return Ended.LEASE_LOST
         case _:

@@ -15,6 +15,7 @@ from pymongo import ReturnDocument
 from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
+from pymongo.read_concern import ReadConcern
 
 from dispatch import states
 from dispatch.contract import HandedOut
@@ -48,6 +49,7 @@ class JobStore:
         self.jobs: Collection[Document] = database.get_collection("jobs").with_options(
             write_concern=DURABLE
         )
+        self._durable = self.jobs.with_options(read_concern=ReadConcern("majority"))
         self.rules = rules
 
     def create_indexes(self) -> None:
@@ -63,6 +65,11 @@ class JobStore:
     def by_job_id(self, job_id: str) -> Job | None:
         """Return the job whose current id is `job_id`."""
         return _job(self.jobs.find_one({"job_id": job_id}))
+
+    def is_durable(self, job: Job) -> bool:
+        """Tell whether a majority has the job's last transition, so that no failover undoes it."""
+        there = {"_id": job.submission_id, "job_id": job.job_id, "state": job.state.value}
+        return self._durable.find_one({**there, "fence": stored(job.fence)}, {"_id": 1}) is not None
 
     def was_replaced(self, job_id: str) -> bool:
         """Tell whether `job_id` is one of the last few ids that a rejudge replaced."""

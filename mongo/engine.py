@@ -14,6 +14,7 @@ from mongoengine import fields
 from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.database import Database
+from pymongo.read_concern import ReadConcern
 
 ALIAS = mongoengine.DEFAULT_CONNECTION_NAME
 DEFAULT_DATABASE = "judge"
@@ -248,6 +249,14 @@ def at_most(number: int) -> dict[str, Any]:
 def submissions() -> Collection[dict[str, Any]]:
     """Return the raw collection, for guarded updates and aggregations."""
     return _collection(Submission)
+
+
+def durable_submissions() -> Collection[dict[str, Any]]:
+    """Return the raw collection as a majority has it: what is read here no failover takes back.
+
+    For what people are told. Guarded writes look at the newest state by themselves.
+    """
+    return submissions().with_options(read_concern=ReadConcern("majority"))
 
 
 def users() -> Collection[dict[str, Any]]:

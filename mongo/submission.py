@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from mongoengine.errors import NotUniqueError
+from pymongo.collection import Collection
 
 from dispatch.contract import Language, Verdict, new_job_id
 from mongo import engine, homework, outputs, problem, storage, user
@@ -99,7 +100,9 @@ def submit(
         raise ForbiddenError(
             "homework_not_started", f"the homework with problem {problem_id} has not started"
         )
-    if engine.submissions().find_one({"_id": submission_id}, {"_id": 1}) is not None:
+    # Refused only for what cannot be taken back. (The insert below, where it meets another, waits
+    # for that to be on a majority.)
+    if engine.durable_submissions().find_one({"_id": submission_id}, {"_id": 1}) is not None:
         raise _duplicate(submission_id)
     job_id = new_job_id()
     blob_id = storage.put(code_zip, name=f"code/{submission_id}")
@@ -177,7 +180,11 @@ def keep_fences(fences: Mapping[str, int]) -> None:
 
 
 def _submission(submission_id: str) -> dict[str, Any]:
-    submission = engine.submissions().find_one({"_id": submission_id})
+    return _found(submission_id, engine.submissions())
+
+
+def _found(submission_id: str, submissions: Collection[dict[str, Any]]) -> dict[str, Any]:
+    submission = submissions.find_one({"_id": submission_id})
     if submission is None:
         raise NotFoundError("unknown_submission", f"there is no submission {submission_id!r}")
     return submission
@@ -191,7 +198,7 @@ def view_submission(submission_id: str) -> dict[str, Any]:
     Raises:
         NotFoundError: `unknown_submission`.
     """
-    return _view(_submission(submission_id))
+    return _view(_found(submission_id, engine.durable_submissions()))
 
 
 def _view(submission: dict[str, Any]) -> dict[str, Any]:
@@ -224,7 +231,7 @@ def _named(task: dict[str, Any]) -> dict[str, Any]:
 
 def verdict_of(submission_id: str) -> int | None:
     """Return the status shown (-1 while pending), or None if there is no such submission."""
-    found = engine.submissions().find_one({"_id": submission_id}, {"status": 1})
+    found = engine.durable_submissions().find_one({"_id": submission_id}, {"status": 1})
     return None if found is None else int(found["status"])
 
 
