@@ -25,7 +25,8 @@ runner: setup ## one reference runner; needs BACKEND_URL and RUNNER_REGISTRATION
 test: setup ## all tests
 	@$(PY) -m pytest $(ARGS)
 
-soak: setup ## the long runs: the model test for hours' worth of steps, 5,000 jobs at once
+soak: setup ## the long runs: an hour of load (SOAK_S), the model for hours' worth of steps, 5,000 jobs at once
+	@SOAK_S=$${SOAK_S:-3600} $(PY) -m pytest -s tests/cluster/test_soak.py $(ARGS)
 	@HYPOTHESIS_PROFILE=soak JUDGE_CONCURRENCY_JOBS=5000 LANDING_S=60 $(PY) -m pytest \
 		-o timeout=7200 tests/stateful tests/concurrency $(ARGS)
 

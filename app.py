@@ -37,7 +37,7 @@ from dispatch import books
 from dispatch import job as verbs
 from dispatch.clock import Clock, ServerClock, system_clock
 from dispatch.contract import ProcessResult
-from dispatch.events import emit
+from dispatch.events import count, emit
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from dispatch.retention import retire_jobs
@@ -130,6 +130,7 @@ class Maintenance:
             try:
                 step()
             except Exception:
+                count("maintenance_failed")
                 log.exception("maintenance_failed", step=getattr(step, "__name__", str(step)))
 
     def _sweeps(self) -> Sequence[Callable[[], object]]:
@@ -182,10 +183,10 @@ class Maintenance:
         books.record_sample(self._queue, self._now())
 
 
-def _tell(event: str, count: int) -> None:
+def _tell(event: str, finished: int) -> None:
     """Say that so many leftovers were finished, if any were."""
-    if count:
-        emit(event, count=count)
+    if finished:
+        emit(event, count=finished)
 
 
 class Preparation:
@@ -199,6 +200,7 @@ class Preparation:
         self._prepare = prepare
         self._lock = threading.Lock()
         self._done = False
+        self._was_away = False
 
     def at_start(self) -> None:
         """Prepare now, if the database is there.
@@ -211,6 +213,8 @@ class Preparation:
         except PyMongoError as error:
             if click.get_current_context(silent=True) is not None:
                 raise
+            self._was_away = True
+            count("database_away_at_start")
             log.error("database_away_at_start", error=type(error).__name__)
 
     def ensure(self) -> None:
@@ -225,6 +229,8 @@ class Preparation:
             if not self._done:
                 self._prepare()
                 self._done = True
+                if self._was_away:
+                    emit("database_back")
 
     def before_request(self) -> None:
         """Serve nothing on an unprepared database but the word on how it is."""

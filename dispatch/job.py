@@ -236,7 +236,7 @@ def claim_next_job(
     if claim_id is not None:
         taken = queue.jobs.by_claim_id(runner.runner_id, claim_id)
         if taken is not None:
-            return _still_leased(taken, now)
+            return _repeated(taken, runner, now)
     switches = queue.control.read()
     if switches.paused is not None:
         return None
@@ -358,6 +358,14 @@ def _try_claim(
             runner_id=runner.runner_id,
             attempts=leased.attempts,
         )
+    return leased
+
+
+def _repeated(taken: Job, runner: Runner, now: Clock) -> Job | None:
+    """Return the lease whose first answer did not arrive, if it is still one."""
+    leased = _still_leased(taken, now)
+    if leased is not None:
+        emit("claim_repeated", job_id=leased.job_id, runner_id=runner.runner_id)
     return leased
 
 
@@ -516,7 +524,7 @@ def abort_job(
     for _ in range(ROUNDS_MAX):
         job = queue.jobs.by_job_id(job_id)
         if job is not None and _repeats(job, runner_id, reason, lease_token):
-            return Ended.ALREADY_GIVEN_BACK
+            return _dropped("abort", Ended.ALREADY_GIVEN_BACK, job_id, runner_id)
         ended = _explain(queue, job, job_id, runner_id, lease_token, now, aborting=True)
         if ended is not None:
             return _dropped("abort", ended, job_id, runner_id)
@@ -600,6 +608,8 @@ def _explain(
 def _dropped(verb: str, ended: Ended, job_id: str, runner_id: str) -> Ended:
     if ended in (Ended.REPLACED, Ended.LEASE_LOST, Ended.UNKNOWN_JOB):
         emit(f"{verb}_dropped", reason=ended.name.lower(), job_id=job_id, runner_id=runner_id)
+    if ended in (Ended.ALREADY_LANDED, Ended.ALREADY_GIVEN_BACK):
+        emit(f"{verb}_repeated", job_id=job_id, runner_id=runner_id)
     return ended
 
 
