@@ -151,10 +151,10 @@ class Maintenance:
     def _mark_rejudged(self) -> None:
         for job in self._queue.jobs.marks_due(MARKS_MAX):
             fence = job.mark_due or job.fence
-            mark_rejudged(
+            if mark_rejudged(
                 job.submission_id, job_id=job.job_id, fence=fence, queue=self._domain_queue
-            )
-            emit("mark_repaired", submission_id=job.submission_id, job_id=job.job_id, fence=fence)
+            ):
+                emit("mark_repaired", submission_id=job.submission_id, fence=fence)
 
     def _bring_back_cancelled(self) -> None:
         for job in self._queue.jobs.restores_due(MARKS_MAX):

@@ -159,13 +159,17 @@ def rejudge(submission_id: str, *, queue: JobQueue) -> str:
     return job_id
 
 
-def mark_rejudged(submission_id: str, *, job_id: str, fence: int, queue: JobQueue) -> None:
-    """Mark a submission pending under its rejudge's fence, unless something newer stands."""
-    engine.submissions().update_one(
+def mark_rejudged(submission_id: str, *, job_id: str, fence: int, queue: JobQueue) -> bool:
+    """Mark a submission pending under its rejudge's fence, unless something newer stands.
+
+    Tell whether it was not marked so before.
+    """
+    written = engine.submissions().update_one(
         {"_id": submission_id, "fence": engine.at_most(fence - 1)},
         {"$set": {"status": Verdict.PENDING.value, "fence": fence, "job_id": job_id}},
     )
     queue.marked(submission_id=submission_id, job_id=job_id, fence=fence)
+    return written.modified_count == 1
 
 
 def keep_fences(fences: Mapping[str, int]) -> None:

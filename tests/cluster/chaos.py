@@ -97,9 +97,9 @@ class Chaos:
         folder: Path,
         seed: int,
         *,
-        pause_s: float = 3.0,
+        pause_s: float = 1.0,
     ) -> None:
-        """`pause_s`: between two submits of one client, on average."""
+        """`pause_s`: from a verdict to the client's next submit, on average."""
         self._pause_s = pause_s
         self._set = replica_set
         self._uri = uri

@@ -1,7 +1,7 @@
 """Fifty clients that hand in, resend, hand in twice, and have things rejudged, until SIGTERM.
 
 `python -m tests.cluster.chaos_clients <options as JSON>`: `ports`, `diary`, `seed`, `admin_key`,
-`clients`, `pause_s` (between two submits of a client, on average), `rejudge_s`, `lose`.
+`clients`, `pause_s` (from a verdict to the client's next submit, on average), `rejudge_s`, `lose`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Clients:
                 self._taken_in.append(submission_id)
                 if api.random.random() < 0.15:
                     self._hand_in_again(api, submission_id)
+                self._await_verdict(api, submission_id)
             self._stopping.wait(api.random.uniform(0, 2 * self._options["pause_s"]))
 
     def _until_taken_in(self, api: Api, submission_id: str, code: bytes) -> bool:
@@ -85,6 +86,15 @@ class Clients:
                 return True
         self._diary.note("gave_up_submit", submission=submission_id)
         return False
+
+    def _await_verdict(self, api: Api, submission_id: str) -> None:
+        """Hand in nothing more before this is judged: so what waits is bounded by the clients."""
+        while not self._stopping.wait(api.random.uniform(0.5, 1.5)):
+            answer = api.ask("GET", f"/submissions/{submission_id}")
+            shown = answer.json()["status"] if answer.status == 200 else -1
+            if shown >= 0:
+                self._diary.note("shown", submission=submission_id, verdict=shown)
+                return
 
     def _submit(self, api: Api, submission_id: str, code: bytes) -> Answer:
         fields = {

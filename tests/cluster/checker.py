@@ -87,6 +87,11 @@ def _submits(diary: list[Document], snapshot: Snapshot) -> Iterator[Finding]:
     for submission_id, count in acknowledged.items():
         if count > 1:
             yield _finding("taken_twice", submission_id, f"{count} submits got 201")
+    for entry in diary:
+        if entry["kind"] == "shown" and entry["submission"] in programs:
+            expected = expected_of(programs[entry["submission"]].encode())["status"]
+            if entry["verdict"] != expected:
+                yield _finding("wrong_verdict", entry["submission"], f"{entry['verdict']} shown")
     found = {submission["_id"]: submission for submission in snapshot.submissions}
     for submission_id, code in programs.items():
         submission = found.get(submission_id)

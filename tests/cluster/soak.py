@@ -85,7 +85,7 @@ def soak(
     uri: str, folder: Path, seconds: float, *, pause: Callable[[float], None] = time.sleep
 ) -> Soak:
     """Load the service for so long; measure three times; then let everything land, and check."""
-    with Load(uri, folder, apis=2, runners=6, clients=10, pause_s=2.0) as load:
+    with Load(uri, folder, apis=2, runners=6, clients=10, pause_s=1.0) as load:
         pause(seconds / 3)
         samples = [_sample("start", load)]
         pause(seconds / 3)

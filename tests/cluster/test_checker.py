@@ -135,6 +135,10 @@ def land_a_judge_error(world: World) -> None:
     world.submission.update(status=6, result={"score": 0})
 
 
+def show_another_verdict(world: World) -> None:
+    world.diary.append(world.noted("shown", verdict=(world.submission["status"] + 1) % 3))
+
+
 def take_it_in_twice(world: World) -> None:
     world.diary.append(world.noted("submit", code=CODE, status=201))
 
@@ -190,7 +194,12 @@ def answer_500(world: World) -> None:
 PLANTED: dict[str, list[Callable[[World], None]]] = {
     "lost_submit": [lose_the_submission],
     "no_verdict": [leave_it_pending],
-    "wrong_verdict": [judge_the_other_program, count_something_else, land_a_judge_error],
+    "wrong_verdict": [
+        judge_the_other_program,
+        count_something_else,
+        land_a_judge_error,
+        show_another_verdict,
+    ],
     "taken_twice": [take_it_in_twice, take_the_other_program_in],
     "leased_twice": [give_one_lease_to_two, reclaim_before_the_time],
     "lost_completion": [forget_a_completion, forget_a_completed_job],

@@ -26,7 +26,7 @@ def landed(diary: list[dict[str, Any]]) -> int:
 def test_the_api_and_all_runners_roll_under_load_and_no_attempt_is_spent(
     mongo_uri: str, tmp_path: Path
 ) -> None:
-    with Load(mongo_uri, tmp_path, apis=2, runners=RUNNERS, clients=12, pause_s=1.5) as load:
+    with Load(mongo_uri, tmp_path, apis=2, runners=RUNNERS, clients=12, pause_s=0.5) as load:
         load.await_noted(lambda diary: landed(diary) >= 10, 60)
         for api in load.apis:
             assert api.stop() < STOP_S_MAX

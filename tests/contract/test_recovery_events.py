@@ -90,9 +90,19 @@ def exhaust_ends(scene: Scene) -> None:
 
 def mark_repaired(scene: Scene) -> None:
     scene.judge()
-    fence = scene.service.view_job("s1")["fence"]
-    scene.change_job(mark_due=fence)
+    queue = scene.service.services.queue
+    # The job's half of a rejudge, whose process then died.
+    left = verbs.rejudge_job(
+        queue,
+        submission_id="s1",
+        problem_id=1,
+        language=2,
+        submission_fence=0,
+        now=scene.service.clock,
+    )
+    assert left is not None
     scene.service.sweep()
+    assert scene.service.view("s1")["verdict"] == "PENDING"
 
 
 def result_repaired(scene: Scene) -> None:
