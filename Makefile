@@ -5,7 +5,7 @@ CODE := $(wildcard dispatch mongo api console commands runner demo app.py cli.py
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve runner test soak bench hostile lint format lock clean
+.PHONY: help setup demo serve runner test soak chaos bench hostile lint format lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -25,9 +25,13 @@ runner: setup ## one reference runner; needs BACKEND_URL and RUNNER_REGISTRATION
 test: setup ## all tests
 	@$(PY) -m pytest $(ARGS)
 
-soak: setup ## the long runs: the model test for hours' worth of steps, 5,000 jobs at once
+soak: setup ## the long runs: an hour of load (SOAK_S), the model for hours' worth of steps, 5,000 jobs at once
+	@SOAK_S=$${SOAK_S:-3600} $(PY) -m pytest -s tests/cluster/test_soak.py $(ARGS)
 	@HYPOTHESIS_PROFILE=soak JUDGE_CONCURRENCY_JOBS=5000 LANDING_S=60 $(PY) -m pytest \
 		-o timeout=7200 tests/stateful tests/concurrency $(ARGS)
+
+chaos: setup ## ten minutes of load on three mongod while things break; ARGS="--seconds 600 --seed 7"
+	@$(PY) -m tests.cluster.chaos $(ARGS)
 
 bench: setup ## measure everything beside floors and peers; ARGS="--quick", "--only cycle"
 	@scripts/bench-deps

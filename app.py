@@ -42,20 +42,22 @@ from dispatch import books
 from dispatch import job as verbs
 from dispatch.clock import Clock, ServerClock, system_clock
 from dispatch.contract import ProcessResult
+from dispatch.events import count, emit
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
+from dispatch.retention import retire_jobs
 from dispatch.wakeup import Wakeup
 from domain_queue import DomainQueue
 from housekeeping import Housekeeping
 from local import kept_secret_key, start_store, store_uri
-from mongo import console_session, engine, problem, rejudging, storage, user
+from mongo import console_session, engine, index_check, problem, rejudging, storage, user
 from mongo.cancelling import bring_back
 from mongo.embedded import EmbeddedError
 from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from mongo.judge import Judge
 from mongo.landing import process_result
 from mongo.recompute import RecomputeContendedError
-from mongo.submission import mark_rejudged
+from mongo.submission import keep_fences, mark_rejudged
 from mongo.sweep import Sweeper
 from settings import IN_PROCESS_URI, Settings, SettingsError, load_settings
 
@@ -85,8 +87,10 @@ class Maintenance:
         domain_queue: DomainQueue,
         land: ProcessResult,
         now: Clock,
+        job_retention: timedelta | None = None,
     ) -> None:
         self._queue = queue
+        self._job_retention = job_retention
         self._domain_queue = domain_queue
         self._land = land
         self._now = now
@@ -131,6 +135,7 @@ class Maintenance:
             try:
                 step()
             except Exception:
+                count("maintenance_failed")
                 log.exception("maintenance_failed", step=getattr(step, "__name__", str(step)))
 
     def _sweeps(self) -> Sequence[Callable[[], object]]:
@@ -138,39 +143,55 @@ class Maintenance:
             self._land_judge_errors,
             self._mark_rejudged,
             self._bring_back_cancelled,
-            self._sweeper.enqueue_missing,
+            self._enqueue_missing,
             self._finish_homeworks,
         )
 
     def _tidyings(self) -> Sequence[Callable[[], object]]:
-        return (self._drop_blobs, self._record_sample)
+        return (self._drop_blobs, self._record_sample, self._retire_jobs)
 
     def _land_judge_errors(self) -> None:
         verbs.sweep(self._queue, process_result=self._land, now=self._now)
 
     def _mark_rejudged(self) -> None:
         for job in self._queue.jobs.marks_due(MARKS_MAX):
-            mark_rejudged(
-                job.submission_id,
-                job_id=job.job_id,
-                fence=job.mark_due or job.fence,
-                queue=self._domain_queue,
-            )
+            fence = job.mark_due or job.fence
+            if mark_rejudged(
+                job.submission_id, job_id=job.job_id, fence=fence, queue=self._domain_queue
+            ):
+                emit("mark_repaired", submission_id=job.submission_id, fence=fence)
 
     def _bring_back_cancelled(self) -> None:
         for job in self._queue.jobs.restores_due(MARKS_MAX):
-            bring_back(
-                job.submission_id, fence=job.restore_due or job.fence, queue=self._domain_queue
-            )
+            fence = job.restore_due or job.fence
+            bring_back(job.submission_id, fence=fence, queue=self._domain_queue)
+            emit("result_repaired", submission_id=job.submission_id, fence=fence)
+
+    def _enqueue_missing(self) -> None:
+        _tell("missing_jobs_enqueued", self._sweeper.enqueue_missing())
 
     def _finish_homeworks(self) -> None:
-        self._sweeper.finish_homeworks(now=self._now())
+        _tell("homeworks_finished", self._sweeper.finish_homeworks(now=self._now()))
 
     def _drop_blobs(self) -> None:
-        self._sweeper.drop_blobs(now=self._now())
+        _tell("blobs_dropped", self._sweeper.drop_blobs(now=self._now()))
+
+    def _retire_jobs(self) -> None:
+        if self._job_retention is not None:
+            retire_jobs(
+                self._queue,
+                done_before=self._now() - self._job_retention,
+                keep_fences=keep_fences,
+            )
 
     def _record_sample(self) -> None:
         books.record_sample(self._queue, self._now())
+
+
+def _tell(event: str, finished: int) -> None:
+    """Say that so many leftovers were finished, if any were."""
+    if finished:
+        emit(event, count=finished)
 
 
 class Preparation:
@@ -184,6 +205,7 @@ class Preparation:
         self._prepare = prepare
         self._lock = threading.Lock()
         self._done = False
+        self._was_away = False
 
     def at_start(self) -> None:
         """Prepare now, if the database is there.
@@ -196,6 +218,8 @@ class Preparation:
         except PyMongoError as error:
             if click.get_current_context(silent=True) is not None:
                 raise
+            self._was_away = True
+            count("database_away_at_start")
             log.error("database_away_at_start", error=type(error).__name__)
 
     def ensure(self) -> None:
@@ -210,6 +234,8 @@ class Preparation:
             if not self._done:
                 self._prepare()
                 self._done = True
+                if self._was_away:
+                    emit("database_back")
 
     def before_request(self) -> None:
         """Serve nothing on an unprepared database but the word on how it is."""
@@ -274,7 +300,7 @@ def _wired(settings: Settings, clock: Clock | None) -> Flask:
         rules=LeaseRules(lease_ttl_s=settings.lease_ttl_s, max_attempts=settings.max_attempts),
         alive_s=2 * settings.heartbeat_interval_s + settings.poll_interval_s,
     )
-    prepare = Preparation(partial(_prepare, settings, queue, now))
+    prepare = Preparation(partial(_prepare, settings, database, queue, now))
     prepare.at_start()
     app.before_request(prepare.before_request)
     api.services.install(app, _services(settings, database, queue, now, prepare))
@@ -318,7 +344,10 @@ def _services(
     in_process = settings.mongodb_uri == IN_PROCESS_URI
     domain_queue = DomainQueue(queue, now)
     land = partial(process_result, now=now)
-    maintain = Maintenance(queue, domain_queue, land, now)
+    days = settings.job_retention_days
+    maintain = Maintenance(
+        queue, domain_queue, land, now, timedelta(days=days) if days is not None else None
+    )
     wakeup = Wakeup()
     return Services(
         settings=settings,
@@ -337,18 +366,23 @@ def _services(
     )
 
 
-def _prepare(settings: Settings, queue: Queue, now: Clock) -> None:
-    """Create the indexes and the first admin key.
+def _prepare(
+    settings: Settings, database: Database[dict[str, Any]], queue: Queue, now: Clock
+) -> None:
+    """Create the indexes and the first admin key; say so where an index had been lost.
 
     Raises:
         PyMongoError: the database is not there.
     """
+    before = index_check.in_use(database)
     queue.create_indexes()
     books.create_indexes(queue)
     engine.create_indexes()
     storage.create_indexes()
     console_session.create_indexes()
     rejudging.create_indexes()
+    for collection, index in index_check.made(before, index_check.in_use(database)):
+        emit("index_repaired", collection=collection, index=index)
     if settings.admin_api_key is not None:
         user.ensure_admin_key(settings.admin_api_key, now=now())
 

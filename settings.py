@@ -56,6 +56,9 @@ class Settings(BaseSettings):
     failures_per_min_max: int = Field(default=30, ge=1, le=1_000_000)
     """Wrong secrets that one address may send in a minute, at registration and at sign-in each."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
+    job_retention_days: int | None = Field(default=None, ge=1, le=36_500)
+    """Days after which the job of a judged submission is removed; the submission stays. Unset:
+    jobs are kept."""
     waiters_max: int = Field(default=48, ge=0, le=10_000)
     """Requests one API process may hold open with `?wait=` at once; others are answered at once."""
     web_concurrency: int = Field(default=2, ge=1, le=256)

@@ -15,6 +15,7 @@ from pymongo.errors import DocumentTooLarge, PyMongoError
 from werkzeug.exceptions import HTTPException
 
 from dispatch.contract import InvalidResult
+from dispatch.events import count
 from dispatch.job import Contended
 from logs import without_secrets
 
@@ -133,6 +134,7 @@ def _on_contended(error: Exception) -> Response:
 def _on_database_error(error: Exception) -> Response:
     if isinstance(error, DocumentTooLarge):
         return problem_response(ProblemError(413, "body_too_large", "too large to be stored"))
+    count("database_error")
     log.error("database_error", path=request.path, error=type(error).__name__, exc_info=True)
     return problem_response(unavailable("database_unavailable", "the database did not answer"))
 

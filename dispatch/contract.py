@@ -74,7 +74,7 @@ class HandedOut:
         """Read it back from a job."""
         return cls(
             testdata_sha256=document["testdata_sha256"],
-            checker=document["checker"],
+            checker=document.get("checker", "default"),
             tasks=tuple(TaskSpec(**task) for task in document["tasks"]),
         )
 

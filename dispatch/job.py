@@ -257,7 +257,7 @@ def claim_next_job(
         limit=CANDIDATES_MAX,
     )
     if seen.taken is not None:
-        return _still_leased(seen.taken, now)
+        return _repeated(seen.taken, runner, now)
     if seen.switches.paused is not None:
         return None
     ready = _Readiness(hand_out)
@@ -377,6 +377,14 @@ def _try_claim(
             runner_id=runner.runner_id,
             attempts=leased.attempts,
         )
+    return leased
+
+
+def _repeated(taken: Job, runner: Runner, now: Clock) -> Job | None:
+    """Return the lease whose first answer did not arrive, if it is still one."""
+    leased = _still_leased(taken, now)
+    if leased is not None:
+        emit("claim_repeated", job_id=leased.job_id, runner_id=runner.runner_id)
     return leased
 
 
@@ -542,7 +550,7 @@ def abort_job(
     for _ in range(ROUNDS_MAX):
         job = queue.jobs.by_job_id(job_id)
         if job is not None and _repeats(job, runner_id, reason, lease_token):
-            return Ended.ALREADY_GIVEN_BACK
+            return _dropped("abort", Ended.ALREADY_GIVEN_BACK, job_id, runner_id)
         ended = _explain(queue, job, job_id, runner_id, lease_token, now, aborting=True)
         if ended is not None:
             return _dropped("abort", ended, job_id, runner_id)
@@ -614,8 +622,11 @@ def _explain(
             begin_again = not aborting and deadline_passed(job.landing_deadline, now())
             return None if begin_again else Ended.IN_FLIGHT
         case State.DONE:
-            # A judge error has no owner: whoever owns a job that is done has landed it.
-            return Ended.LEASE_LOST if aborting else Ended.ALREADY_LANDED
+            if aborting:
+                return Ended.LEASE_LOST
+            # A judge error has no owner: whoever owns a job that is done has landed it. Said only
+            # when no failover can undo it: the runner drops its result then.
+            return Ended.ALREADY_LANDED if queue.jobs.is_durable(job) else Ended.IN_FLIGHT
         case State.PENDING:
             return Ended.LEASE_LOST
         case _:
@@ -625,6 +636,8 @@ def _explain(
 def _dropped(verb: str, ended: Ended, job_id: str, runner_id: str) -> Ended:
     if ended in (Ended.REPLACED, Ended.LEASE_LOST, Ended.UNKNOWN_JOB):
         emit(f"{verb}_dropped", reason=ended.name.lower(), job_id=job_id, runner_id=runner_id)
+    if ended in (Ended.ALREADY_LANDED, Ended.ALREADY_GIVEN_BACK):
+        emit(f"{verb}_repeated", job_id=job_id, runner_id=runner_id)
     return ended
 
 

@@ -115,11 +115,12 @@ class RunnerStore:
         kept = document["token_sha256"] if document else ""
         if not hmac.compare_digest(kept, _digest(token)) or document is None:
             return None
-        if document.get("revoked_at") is not None or document["last_seen"] <= now - UNSEEN_MAX:
+        last_seen = document.get("last_seen")
+        if document.get("revoked_at") is not None or not _is_kept(last_seen, now):
             return None
-        if document["last_seen"] <= now - self._alive / TOUCHES_A_LIFE:
+        if last_seen is None or last_seen <= now - self._alive / TOUCHES_A_LIFE:
             self._soft.update_one({"_id": runner_id}, {"$max": {"last_seen": now}})
-        return _runner(document)
+        return _runner({**document, "last_seen": last_seen or now})
 
     def greet(self, runner_id: str, token: str, *, now: datetime) -> Runner | None:
         """Do as `verify`, and note that the runner was seen, in one request."""
@@ -129,7 +130,7 @@ class RunnerStore:
                 # Of tokens only digests are compared: how long that takes tells nothing of one.
                 "token_sha256": _digest(token),
                 "revoked_at": None,
-                "last_seen": {"$gt": now - UNSEEN_MAX},
+                "last_seen": {"$not": {"$lte": now - UNSEEN_MAX}},
             },
             {"$max": {"last_seen": now}},
             return_document=ReturnDocument.AFTER,
@@ -223,6 +224,11 @@ class RunnerStore:
         return other is not None
 
 
+def _is_kept(last_seen: datetime | None, now: datetime) -> bool:
+    """Tell whether an identity counts; one whose document does not say was kept until now."""
+    return last_seen is None or last_seen > now - UNSEEN_MAX
+
+
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8")).hexdigest()
 
@@ -234,7 +240,7 @@ def _runner(document: dict[str, Any]) -> Runner:
         runner_id=document["_id"],
         name=document["name"],
         languages=None if languages is None else tuple(languages),
-        registered_at=document["registered_at"],
+        registered_at=document.get("registered_at", document["last_seen"]),
         last_seen=document["last_seen"],
         set_aside=None if set_aside is None else SetAside(**set_aside),
         drain=None if drain is None else Drain(**drain),

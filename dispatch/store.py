@@ -15,6 +15,7 @@ from pymongo import ReturnDocument
 from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError, OperationFailure
+from pymongo.read_concern import ReadConcern
 
 from dispatch import states
 from dispatch.contract import HandedOut, Language
@@ -76,6 +77,11 @@ def taken_under(runner_id: str, claim_id: str) -> Document:
     return {"leased_by": runner_id, "claim_id": {"$eq": claim_id, "$type": "string"}}
 
 
+def stored(number: int) -> Any:
+    """Match a field that holds `number`; 0 is also what a document without the field holds."""
+    return number or {"$in": [0, None]}
+
+
 class JobStore:
     """The `jobs` collection."""
 
@@ -83,6 +89,7 @@ class JobStore:
         self.jobs: Collection[Document] = database.get_collection("jobs").with_options(
             write_concern=DURABLE
         )
+        self._durable = self.jobs.with_options(read_concern=ReadConcern("majority"))
         self.rules = rules
 
     def create_indexes(self) -> None:
@@ -101,6 +108,11 @@ class JobStore:
     def by_job_id(self, job_id: str) -> Job | None:
         """Return the job whose current id is `job_id`."""
         return _job(self.jobs.find_one({"job_id": job_id}))
+
+    def is_durable(self, job: Job) -> bool:
+        """Tell whether a majority has the job's last transition, so that no failover undoes it."""
+        there = {"_id": job.submission_id, "job_id": job.job_id, "state": job.state.value}
+        return self._durable.find_one({**there, "fence": stored(job.fence)}, {"_id": 1}) is not None
 
     def was_replaced(self, job_id: str) -> bool:
         """Tell whether `job_id` is one of the last few ids that a rejudge replaced."""
@@ -364,7 +376,7 @@ class JobStore:
         return self._transition(
             edge,
             job,
-            guard={**guard, "fence": job.fence},
+            guard={**guard, "fence": stored(job.fence)},
             set_=taken,
             unset=gone,
             inc={"attempts": 1, "fence": 1},
@@ -397,7 +409,7 @@ class JobStore:
             job,
             guard={
                 **_owner(runner_id, lease_token),
-                "fence": job.fence,
+                "fence": stored(job.fence),
                 "$or": [
                     {"state": State.LEASED.value},
                     {"landing_deadline": passed_or_absent(now)},
@@ -425,7 +437,7 @@ class JobStore:
         return self._transition(
             edge,
             job,
-            guard={"fence": job.fence},
+            guard={"fence": stored(job.fence)},
             set_={"outcome": outcome.value, "done_at": now},
             unset=["landing_deadline"],
             fence=job.fence,
@@ -439,7 +451,7 @@ class JobStore:
         return self._transition(
             states.COMPLETE_RESTORE,
             job,
-            guard={"fence": job.fence},
+            guard={"fence": stored(job.fence)},
             set_={"lease_deadline": self.rules.lease_deadline(now)},
             unset=["landing_deadline"],
             fence=job.fence,
@@ -486,7 +498,7 @@ class JobStore:
         return self._transition(
             states.ABORT,
             job,
-            guard={**_owner(runner_id, lease_token), **guard, "fence": job.fence},
+            guard={**_owner(runner_id, lease_token), **guard, "fence": stored(job.fence)},
             set_={
                 **set_,
                 "queued_at": now,
@@ -540,7 +552,7 @@ class JobStore:
         return self._transition(
             states.EXHAUST_BEGINS,
             job,
-            guard={**guard, "fence": job.fence},
+            guard={**guard, "fence": stored(job.fence)},
             set_={"landing_deadline": deadline, "lease_deadline": deadline},
             unset=["leased_by", "lease_token", "claim_id"],
             inc={"fence": 1},
@@ -561,7 +573,7 @@ class JobStore:
         return self._transition(
             states.REJUDGE_PENDING,
             job,
-            guard={"fence": job.fence, **_other_rejudge(rejudge_id)},
+            guard={"fence": stored(job.fence), **_other_rejudge(rejudge_id)},
             set_={"mark_due": job.fence + 1, **_given(rejudge_id=rejudge_id)},
             unset=["preview"],
             inc={"fence": 1},
@@ -591,7 +603,7 @@ class JobStore:
         return self._transition(
             states.REJUDGE,
             job,
-            guard={"fence": job.fence, **_other_rejudge(rejudge_id)},
+            guard={"fence": stored(job.fence), **_other_rejudge(rejudge_id)},
             set_={
                 "job_id": job_id,
                 "priority": kept,
@@ -634,7 +646,7 @@ class JobStore:
         return self._transition(
             states.CANCEL,
             job,
-            guard={"fence": job.fence},
+            guard={"fence": stored(job.fence)},
             set_={
                 "outcome": Outcome.CANCELLED.value,
                 "done_at": now,
@@ -661,7 +673,7 @@ class JobStore:
         return self._transition(
             states.MOVE_TO_FRONT,
             job,
-            guard={"fence": job.fence},
+            guard={"fence": stored(job.fence)},
             max_={"priority": priority},
             fence=job.fence,
             runner_id=None,

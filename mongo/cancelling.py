@@ -77,10 +77,15 @@ def bring_back(submission_id: str, *, fence: int, queue: BulkQueue) -> None:
     for _ in range(TRIES_MAX):
         submission = engine.submissions().find_one({"_id": submission_id})
         result = None if submission is None else submission.get("result")
-        if submission is None or result is None or submission["fence"] >= fence:
+        shown_under = 0 if submission is None else submission.get("fence", 0)
+        if submission is None or result is None or shown_under >= fence:
             break
         written = engine.submissions().update_one(
-            {"_id": submission_id, "fence": submission["fence"], "result.fence": result["fence"]},
+            {
+                "_id": submission_id,
+                "fence": engine.stored(shown_under),
+                "result.fence": engine.stored(result.get("fence", 0)),
+            },
             {"$set": {"status": result["status"], "fence": fence}},
         )
         if written.matched_count:

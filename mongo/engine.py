@@ -14,6 +14,7 @@ from mongoengine import fields
 from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.database import Database
+from pymongo.read_concern import ReadConcern
 
 ALIAS = mongoengine.DEFAULT_CONNECTION_NAME
 DEFAULT_DATABASE = "judge"
@@ -233,9 +234,30 @@ def create_indexes() -> None:
         document.ensure_indexes()
 
 
+def stored(number: int) -> Any:
+    """Match a field that holds `number`; 0 is also what an older version's document without it is.
+
+    What is written under such a guard has the field from then on.
+    """
+    return number or {"$in": [0, None]}
+
+
+def at_most(number: int) -> dict[str, Any]:
+    """Match a field that is not above `number`, nor there at all. (`$lte` would miss those.)"""
+    return {"$not": {"$gt": number}}
+
+
 def submissions() -> Collection[dict[str, Any]]:
     """Return the raw collection, for guarded updates and aggregations."""
     return _collection(Submission)
+
+
+def durable_submissions() -> Collection[dict[str, Any]]:
+    """Return the raw collection as a majority has it: what is read here no failover takes back.
+
+    For what people are told. Guarded writes look at the newest state by themselves.
+    """
+    return submissions().with_options(read_concern=ReadConcern("majority"))
 
 
 def users() -> Collection[dict[str, Any]]:

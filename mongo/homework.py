@@ -97,7 +97,7 @@ def _save(homework_id: str, settings: HomeworkSettings, now: datetime) -> bool:
         # Those who leave are remembered until their standings are emptied.
         departed = {*before.get("departed", ()), *before["students"]} - set(settings.students)
         changed = engine.homeworks().update_one(
-            {"_id": homework_id, "version": before["version"]},
+            {"_id": homework_id, "version": engine.stored(before.get("version", 0))},
             {"$set": {**values, "departed": sorted(departed)}, "$inc": {"version": 1}},
         )
         if changed.matched_count:

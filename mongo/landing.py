@@ -104,7 +104,7 @@ def _note_landed(submission_id: str, rejudge_id: str, fence: int) -> None:
 
 def _land_preview(submission_id: str, rejudge_id: str, result: dict[str, Any]) -> Landed:
     """Keep a result beside the submission's. Only the fence is raised: what is older is refused."""
-    standing = {"_id": submission_id, "fence": {"$lte": result["fence"]}}
+    standing = {"_id": submission_id, "fence": engine.at_most(result["fence"])}
     if _update(standing, {"$set": {"fence": result["fence"]}}) is None:
         _drop(result)
         return Landed.REFUSED
@@ -138,7 +138,7 @@ def _land_judge_error(submission_id: str, result: dict[str, Any]) -> Landed:
     for _ in range(TRIES_MAX):
         # The last attempt may have died between its result and its end: that result stands.
         kept = _update(
-            {"_id": submission_id, "fence": {"$lte": fence}, **real_result_of_job},
+            {"_id": submission_id, "fence": engine.at_most(fence), **real_result_of_job},
             {"$set": {"fence": fence}},
         )
         if kept is not None:
@@ -149,7 +149,7 @@ def _land_judge_error(submission_id: str, result: dict[str, Any]) -> Landed:
             finish_judging(before["username"], before["problem_id"])
             drop_outputs(before)
             return Landed.JUDGE_ERROR
-        newer = {"_id": submission_id, "fence": {"$lte": fence}}
+        newer = {"_id": submission_id, "fence": engine.at_most(fence)}
         if engine.submissions().find_one(newer, {"_id": 1}) is None:
             return Landed.REFUSED
     raise recompute.RecomputeContendedError(f"submission {submission_id} keeps changing")
@@ -163,7 +163,7 @@ def write_result(
     A judge error counts only where no real result ever did.
     """
     status, fence = result["status"], result["fence"]
-    filter_ = {"_id": submission_id, "fence": {"$lte": fence}, **guard}
+    filter_ = {"_id": submission_id, "fence": engine.at_most(fence), **guard}
     shown = {"status": status, "fence": fence, "result": result}
     counting = {**shown, "counted": {"status": status, "score": result["score"]}}
     if status != Verdict.JE:

@@ -126,7 +126,7 @@ def put_testdata(problem_id: int, file: IO[bytes], *, now: datetime) -> tuple[bo
         sha256 = _sha256(file)
         current = _current(problem)
         if current is not None and current["sha256"] == sha256:
-            if problem["ready"] or _update(problem, {"ready": True}):
+            if _is_ready(problem) or _update(problem, {"ready": True}):
                 return False, sha256
             continue
         entry = _stored(problem_id, file, sha256, counts)
@@ -176,8 +176,8 @@ def _retire(
 
 def hand_out(problem_id: int) -> HandedOut | None:
     """Return what a runner needs to judge the problem now, or None while it is not ready."""
-    problem = engine.problems().find_one({"_id": problem_id, "ready": True})
-    if problem is None:
+    problem = engine.problems().find_one({"_id": problem_id})
+    if problem is None or not _is_ready(problem):
         return None
     current = _current(problem)
     if current is None:
@@ -221,7 +221,7 @@ def view_problem(problem_id: int) -> dict[str, Any]:
         "name": problem["name"],
         "tasks": problem["tasks"],
         "allowed_languages": problem["allowed_languages"],
-        "ready": problem["ready"],
+        "ready": _is_ready(problem),
         "testdata_sha256": current["sha256"] if current else None,
     }
 
@@ -235,13 +235,25 @@ def unknown_problems(problem_ids: Sequence[int]) -> list[int]:
 
 def is_ready(problem_id: int) -> bool:
     """Tell whether the problem's tasks and test data agree."""
-    return engine.problems().find_one({"_id": problem_id, "ready": True}, {"_id": 1}) is not None
+    fields = {"ready": 1, "tasks.case_count": 1, "testdata.case_counts": 1}
+    problem = engine.problems().find_one({"_id": problem_id}, fields)
+    return problem is not None and _is_ready(problem)
+
+
+def _is_ready(problem: dict[str, Any]) -> bool:
+    """Tell whether the problem can be judged; an older version's document does not say."""
+    ready: bool | None = problem.get("ready")
+    if ready is not None:
+        return ready
+    current = _current(problem)
+    counts = [task["case_count"] for task in problem.get("tasks", ())]
+    return current is not None and current.get("case_counts") == counts
 
 
 def _update(problem: dict[str, Any], changes: dict[str, Any]) -> bool:
     """Change the problem if nobody has since it was read."""
     changed = engine.problems().find_one_and_update(
-        {"_id": problem["_id"], "revision": problem["revision"]},
+        {"_id": problem["_id"], "revision": engine.stored(problem.get("revision", 0))},
         {"$set": changes, "$inc": {"revision": 1}},
         return_document=ReturnDocument.AFTER,
     )

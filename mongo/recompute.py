@@ -78,7 +78,7 @@ def recompute_user(username: str) -> None:
         version = user.get("version", 0)
         counters = user_counters(username)
         written = engine.users().update_one(
-            {"_id": username, "version": version},
+            {"_id": username, "version": engine.stored(version)},
             {"$set": {**counters, "version": version + 1}},
         )
         if written.matched_count:
@@ -117,7 +117,7 @@ def recompute_standing(homework_id: str, username: str, problem_id: int) -> None
             return
         homework = settings_for(homework_id, [username])
         written = engine.student_statuses().update_one(
-            {"_id": key, "version": kept["version"]},
+            {"_id": key, "version": engine.stored(kept.get("version", 0))},
             {**_one_problem(homework, username, problem_id), "$inc": {"version": 1}},
         )
         if written.matched_count:
@@ -143,11 +143,11 @@ def _try_standings(homework_id: str, usernames: Sequence[str]) -> list[str]:
     """Write the standings that nobody else writes meanwhile; return whose were lost."""
     keys = [status_id(homework_id, username) for username in usernames]
     found = engine.student_statuses().find({"_id": {"$in": keys}}, {"version": 1})
-    versions = {kept["_id"]: kept["version"] for kept in found}
+    versions = {kept["_id"]: kept.get("version", 0) for kept in found}
     fresh = standings(settings_for(homework_id, usernames), usernames)
     writes: list[tuple[dict[str, Any], dict[str, Any]]] = [
         (
-            {"_id": key, "version": versions.get(key, 0)},
+            {"_id": key, "version": engine.stored(versions.get(key, 0))},
             {
                 "$set": {
                     "homework_id": homework_id,
@@ -277,7 +277,7 @@ def recompute_homework(
         if progress is not None:
             progress(start + len(batch), len(everybody))
     engine.homeworks().update_one(
-        {"_id": homework_id, "version": homework["version"]},
+        {"_id": homework_id, "version": engine.stored(homework.get("version", 0))},
         {
             "$set": {"departed": [], "recompute_due": False},
             "$unset": dict.fromkeys(("recompute_until", "recompute_asked_at"), ""),

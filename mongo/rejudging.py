@@ -327,7 +327,7 @@ def _queue(rejudge: Document, item: Document, queue: BulkQueue) -> None:
             submission_id=submission["_id"],
             problem_id=submission["problem_id"],
             language=submission["language"],
-            submission_fence=submission["fence"],
+            submission_fence=submission.get("fence", 0),
             minted_job_id=submission["job_id"] if was is None else None,
         )
         if asked is not None:

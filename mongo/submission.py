@@ -6,12 +6,13 @@ nothing and touches nothing of the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from mongoengine.errors import NotUniqueError
+from pymongo.collection import Collection
 
 from dispatch.contract import Language, Verdict, new_job_id
 from mongo import engine, homework, outputs, problem, storage, user
@@ -101,7 +102,9 @@ def submit(
         raise ForbiddenError(
             "homework_not_started", f"the homework with problem {problem_id} has not started"
         )
-    if engine.submissions().find_one({"_id": submission_id}, {"_id": 1}) is not None:
+    # Refused only for what cannot be taken back. (The insert below, where it meets another, waits
+    # for that to be on a majority.)
+    if engine.durable_submissions().find_one({"_id": submission_id}, {"_id": 1}) is not None:
         raise _duplicate(submission_id)
     job_id = new_job_id()
     blob_id = storage.put(code_zip, name=f"code/{submission_id}")
@@ -151,7 +154,7 @@ def rejudge(submission_id: str, *, queue: JobQueue) -> str:
         submission_id=submission_id,
         problem_id=submission["problem_id"],
         language=submission["language"],
-        submission_fence=submission["fence"],
+        submission_fence=submission.get("fence", 0),
         minted_job_id=submission["job_id"] if submission.get("result") is None else None,
     )
     if asked is None:
@@ -160,20 +163,36 @@ def rejudge(submission_id: str, *, queue: JobQueue) -> str:
     return asked[0]
 
 
-def mark_rejudged(submission_id: str, *, job_id: str, fence: int, queue: JobQueue) -> None:
-    """Mark a submission pending under its rejudge's fence, unless something newer stands."""
-    engine.submissions().update_one(
-        {"_id": submission_id, "fence": {"$lt": fence}},
+def mark_rejudged(submission_id: str, *, job_id: str, fence: int, queue: JobQueue) -> bool:
+    """Mark a submission pending under its rejudge's fence, unless something newer stands.
+
+    Tell whether it was not marked so before.
+    """
+    written = engine.submissions().update_one(
+        {"_id": submission_id, "fence": engine.at_most(fence - 1)},
         {"$set": {"status": Verdict.PENDING.value, "fence": fence, "job_id": job_id}},
     )
     queue.marked(submission_id=submission_id, job_id=job_id, fence=fence)
+    return written.modified_count == 1
+
+
+def keep_fences(fences: Mapping[str, int]) -> None:
+    """Have submissions (id to fence) hold at least these fences, whose jobs are about to go."""
+    for submission_id, fence in fences.items():
+        engine.submissions().update_one(
+            {"_id": submission_id, "fence": engine.at_most(fence - 1)}, {"$set": {"fence": fence}}
+        )
 
 
 # -- reading -------------------------------------------------------------------------------
 
 
 def _submission(submission_id: str) -> dict[str, Any]:
-    submission = engine.submissions().find_one({"_id": submission_id})
+    return _found(submission_id, engine.submissions())
+
+
+def _found(submission_id: str, submissions: Collection[dict[str, Any]]) -> dict[str, Any]:
+    submission = submissions.find_one({"_id": submission_id})
     if submission is None:
         raise NotFoundError("unknown_submission", f"there is no submission {submission_id!r}")
     return submission
@@ -187,7 +206,7 @@ def view_submission(submission_id: str) -> dict[str, Any]:
     Raises:
         NotFoundError: `unknown_submission`.
     """
-    return _view(_submission(submission_id))
+    return _view(_found(submission_id, engine.durable_submissions()))
 
 
 def _view(submission: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +239,7 @@ def _named(task: dict[str, Any]) -> dict[str, Any]:
 
 def verdict_of(submission_id: str) -> int | None:
     """Return the status shown (-1 while pending), or None if there is no such submission."""
-    found = engine.submissions().find_one({"_id": submission_id}, {"status": 1})
+    found = engine.durable_submissions().find_one({"_id": submission_id}, {"status": 1})
     return None if found is None else int(found["status"])
 
 

@@ -63,7 +63,7 @@ class Sweeper:
                 job_id=submission["job_id"],
                 problem_id=submission["problem_id"],
                 language=submission["language"],
-                submission_fence=submission["fence"],
+                submission_fence=submission.get("fence", 0),
             )
         except DuplicateKeyError:
             # Another submission's job has that id. One that cannot be entered stops no other.
@@ -78,11 +78,13 @@ class Sweeper:
         due = list(recompute.homeworks_due(after=after, limit=HOMEWORKS_MAX, now=now))
         if not due and after:
             due = list(recompute.homeworks_due(after="", limit=HOMEWORKS_MAX, now=now))
+        finished = 0
         for homework_id in due:
             self._homework_after = homework_id
             if recompute.claim_recompute(homework_id, now=now):
                 recompute.recompute_homework(homework_id)
-        return len(due)
+                finished += 1
+        return finished
 
     def drop_blobs(self, *, now: datetime) -> int:
         """Remove code and outputs that no submission refers to; return how many.

@@ -111,7 +111,7 @@ def principal(key: str) -> Principal | None:
     kept = engine.ApiKey._get_collection().find_one({"_id": _digest(key)})
     if kept is None:
         return None
-    return Principal(admin=kept["admin"], username=kept.get("username"))
+    return Principal(admin=kept.get("admin", False), username=kept.get("username"))
 
 
 def _digest(key: str) -> str:
