@@ -180,7 +180,7 @@ def _link(kind: Kind, runner_id: str, job_id: str, object_: str) -> str:
     problems={400: ["invalid_result"], **ENDED_PROBLEMS},
 )
 def complete(rn: str, jb: str) -> ResponseReturnValue:
-    """Land a result. At most 64 MiB of JSON."""
+    """Land a result. At most 64 MiB of JSON, else 413; each output is kept up to 1 MiB."""
     runner = require_runner(rn)
     result = body.parse(CompleteBody, reason="invalid_result", bytes_max=COMPLETE_BYTES_MAX)
     ended = verbs.complete_job(
