@@ -244,13 +244,13 @@ class SubmitForm(BaseModel):
 
 
 class SubmitDocumented(BaseModel):
-    """A submit, for the OpenAPI document: multipart."""
+    """A submit, for the OpenAPI document: multipart, in which a field is there or is not."""
 
-    problem_id: int
+    problem_id: ProblemId
     language: LanguageCode
     code: Annotated[str, Field(json_schema_extra={"format": "binary"})]
-    submission_id: Slug | None = None
-    username: UserName | None = None
+    submission_id: Annotated[Slug, Field(default_factory=str)]
+    username: Annotated[UserName, Field(default_factory=str)]
 
 
 class SubmittedAnswer(Answer):

@@ -20,12 +20,13 @@ from tests.factories import result_body
 from tests.live import ROOT, LiveService
 
 CONFIG = "tests/fuzz/schemathesis.toml"
-FUZZ = ("--phases", "examples,coverage,fuzzing")
+FUZZ = ("--phases", "examples,fuzzing")
 SHARES = {
     # About as long as each other; the machine has two cores.
     "people": (*FUZZ, "--exclude-tag", "administering", "--exclude-tag", "rejudging"),
     "admins": (*FUZZ, "--include-tag", "administering", "--include-tag", "rejudging"),
-    "stateful": ("--phases", "stateful"),
+    # Links are followed from what the coverage of the schemas has made.
+    "stateful": ("--phases", "coverage,stateful"),
 }
 LIMIT_S = 900
 
@@ -107,5 +108,7 @@ def test_nothing_that_is_sent_makes_it_fail_or_answer_what_it_does_not_describe(
     operations = [int(re.findall(r"selected / (\d+) total", text)[0]) for text in told.values()]
     assert sum(tested[:2]) == operations[0] > 40
     cases = [int(re.findall(r"(\d+) generated", text)[0]) for text in told.values()]
-    assert sum(cases) > 40 * operations[0]
+    assert sum(cases) > 100 * operations[0]
+    [links] = re.findall(r"API Links: +(\d+) covered", told["stateful"])
+    assert int(links) >= 10
     assert "unforeseen_error" not in shared_service.log.read_text()
