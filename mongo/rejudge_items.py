@@ -146,6 +146,11 @@ def counts(rejudge_id: str) -> dict[str, int]:
     return {state: counted.get(state, 0) for state in STATES}
 
 
+def count(rejudge_id: str, state: str, *, limit: int) -> int:
+    """Return how many items are in that state, counting to `limit`."""
+    return items().count_documents({"rejudge": rejudge_id, "state": state}, limit=limit)
+
+
 def changes(rejudge_id: str) -> list[Document]:
     """Return how many verdicts became which other: {from, to, count}, the most first."""
     found = items().aggregate(

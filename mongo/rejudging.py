@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import structlog
 from pymongo.collection import Collection
+from pymongo.cursor import Cursor
 from ulid import ULID
 
 from dispatch.contract import Verdict
@@ -32,6 +33,7 @@ ACTIVE = ("collecting", "running", "cancelling", "applying", "discarding")
 HOLDABLE = ("collecting", "running")
 COLLECT_BATCH = 1_000
 COLLECTED = (
+    "submitted_at",
     "username",
     "problem_id",
     "counted",
@@ -87,7 +89,7 @@ def start(filter_: Mapping[str, Any], *, mode: Mode, by: str, now: datetime) -> 
             "created_at": now,
             "filter": {name: value for name, value in filter_.items() if value is not None},
             "total": total,
-            "collected": "",
+            "collected": None,
         }
     )
     return {"rejudge_id": rejudge_id, "total": total}
@@ -257,35 +259,52 @@ def _move(rejudge: Document, state: str, **fields: Any) -> bool:
 
 def _collect(rejudge: Document, queue: BulkQueue) -> bool:
     _keep_hold(rejudge, queue)
-    fitting = rejudge_filter.query(rejudge["filter"], handed_in_by=rejudge["created_at"])
-    found = list(
-        engine.submissions()
-        .find(
-            {"$and": [fitting, {"_id": {"$gt": rejudge["collected"]}}]},
-            dict.fromkeys(COLLECTED, 1),
-        )
-        .sort("_id", 1)
-        .limit(COLLECT_BATCH)
-    )
+    found = list(_uncollected(rejudge))
     if found:
         rejudge_items.add(rejudge["_id"], found)
         rejudges().update_one(
             {"_id": rejudge["_id"], "state": "collecting"},
-            {"$set": {"collected": found[-1]["_id"]}},
+            {"$set": {"collected": [found[-1]["submitted_at"], found[-1]["_id"]]}},
         )
         return True
     total = rejudge_items.items().count_documents({"rejudge": rejudge["_id"]})
     return _move(rejudge, "running", total=total)
 
 
+def _uncollected(rejudge: Document) -> Cursor[Document]:
+    """Return the next submissions to collect, the newest first.
+
+    Whatever the filter names, an index keeps it in that order.
+    """
+    fitting = rejudge_filter.query(rejudge["filter"], handed_in_by=rejudge["created_at"])
+    wanted = {"$and": [fitting, *_not_collected(rejudge["collected"])]}
+    found = engine.submissions().find(wanted, dict.fromkeys(COLLECTED, 1))
+    return found.sort([("submitted_at", -1), ("_id", -1)]).limit(COLLECT_BATCH)
+
+
+def _not_collected(last: Any) -> list[Document]:
+    """Return the filter of what comes after `last`, [handed in at, id]; or None: all of it.
+
+    Whatever else is there was left by an older version; collecting twice adds nothing.
+    """
+    if not isinstance(last, list):
+        return []
+    at, submission_id = last
+    return [
+        {"submitted_at": {"$lte": at}},
+        {"$or": [{"submitted_at": {"$lt": at}}, {"_id": {"$lt": submission_id}}]},
+    ]
+
+
 def _run(rejudge: Document, queue: BulkQueue) -> bool:
     _keep_hold(rejudge, queue)
-    counts = rejudge_items.counts(rejudge["_id"])
+    queued = rejudge_items.count(rejudge["_id"], QUEUED, limit=QUEUED_MAX)
+    waiting = rejudge_items.count(rejudge["_id"], WAITING, limit=1)
     _settle_overtaken(rejudge, queue)
-    if not counts[WAITING] and not counts[QUEUED]:
+    if not waiting and not queued:
         queue.release(rejudge["_id"])
         return _move(rejudge, "ready" if rejudge["mode"] == "preview" else "done", held=False)
-    room = min(QUEUE_BATCH, QUEUED_MAX - counts[QUEUED])
+    room = min(QUEUE_BATCH, QUEUED_MAX - queued)
     if rejudge["held"] or room <= 0:
         return False
     batch = rejudge_items.some(rejudge["_id"], WAITING, room)
