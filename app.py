@@ -40,6 +40,7 @@ from dispatch.contract import ProcessResult
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from dispatch.wakeup import Wakeup
+from dispatch.watcher import Watcher, is_free, watch
 from domain_queue import DomainQueue
 from housekeeping import Housekeeping
 from local import kept_secret_key, start_store, store_uri
@@ -302,6 +303,15 @@ def _services(
     land = partial(process_result, now=now)
     maintain = Maintenance(queue, domain_queue, land, now)
     wakeup = Wakeup()
+    watcher = Watcher(
+        wakeup,
+        queue,
+        now=now,
+        # Jobs wait for their problem's test data.
+        watch=None if in_process else watch(queue, also=("problems",)),
+        maintain=maintain,
+    )
+    wakeup.when_somebody_waits(watcher.begin)
     return Services(
         settings=settings,
         queue=queue,
@@ -312,6 +322,8 @@ def _services(
         links=Links(settings.secret_key or "", now),
         waiters=Waiters(settings.waiters_max),
         wakeup=wakeup,
+        watcher=watcher,
+        is_free=lambda submission_id: is_free(queue.jobs.get(submission_id), now),
         maintain=maintain,
         housekeeping=Housekeeping(maintain, maintain.advance_rejudges, wakeup.notify),
         readiness=partial(_readiness, database, in_process, prepare),

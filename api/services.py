@@ -16,6 +16,7 @@ from dispatch.clock import Clock
 from dispatch.contract import HandOut, ProcessResult
 from dispatch.queue import Queue
 from dispatch.wakeup import Wakeup
+from dispatch.watcher import Watcher
 from settings import Settings
 
 EXTENSION = "judge_dispatch"
@@ -58,6 +59,9 @@ class Services:
     links: Links
     waiters: Waiters
     wakeup: Wakeup
+    watcher: Watcher
+    is_free: Callable[[str], bool]
+    """Tells whether a submission's job may be claimed by somebody."""
     maintain: Callable[[], None]
     """Finishes what crashes left, at most every second; called by whoever polls."""
     housekeeping: Thread
