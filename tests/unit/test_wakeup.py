@@ -96,6 +96,13 @@ def test_a_notice_that_somebody_took_makes_nobody_else_look_again(
     assert not looking.wait(0)
 
 
+def test_a_notice_goes_to_who_sleeps_rather_than_to_who_looks(wakeup: Wakeup, enter: Enter) -> None:
+    looking, sleeping = enter(), enter()
+    looking.look()
+    wakeup.job("sn_1", 2)
+    assert woken(looking, sleeping) == [False, True]
+
+
 def test_who_leaves_passes_on_what_it_was_told(wakeup: Wakeup, enter: Enter) -> None:
     with wakeup.waiter(Interest(runner_id="rn_gone")) as gone:
         gone.look()
@@ -182,6 +189,8 @@ def test_after_the_end_nobody_sleeps(wakeup: Wakeup, enter: Enter) -> None:
     wakeup.close()
     assert woken(sleeping) == [True]
     assert looking.wait(0)
+    looking.look()
+    assert looking.wait(0), "not even who looks once more"
 
 
 def test_who_gives_notices_is_told_that_somebody_waits(wakeup: Wakeup, enter: Enter) -> None:
