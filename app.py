@@ -37,10 +37,10 @@ from dispatch import books
 from dispatch import job as verbs
 from dispatch.clock import Clock, ServerClock, system_clock
 from dispatch.contract import ProcessResult
+from dispatch.feed import Feed, change_stream, is_free
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from dispatch.wakeup import Wakeup
-from dispatch.watcher import Watcher, is_free, watch
 from domain_queue import DomainQueue
 from housekeeping import Housekeeping
 from local import kept_secret_key, start_store, store_uri
@@ -303,15 +303,15 @@ def _services(
     land = partial(process_result, now=now)
     maintain = Maintenance(queue, domain_queue, land, now)
     wakeup = Wakeup()
-    watcher = Watcher(
+    feed = Feed(
         wakeup,
         queue,
         now=now,
         # Jobs wait for their problem's test data.
-        watch=None if in_process else watch(queue, also=("problems",)),
+        open_stream=None if in_process else change_stream(queue, also=("problems",)),
         maintain=maintain,
     )
-    wakeup.when_somebody_waits(watcher.begin)
+    wakeup.when_somebody_waits(feed.begin)
     return Services(
         settings=settings,
         queue=queue,
@@ -322,7 +322,7 @@ def _services(
         links=Links(settings.secret_key or "", now),
         waiters=Waiters(settings.waiters_max),
         wakeup=wakeup,
-        watcher=watcher,
+        feed=feed,
         is_free=lambda submission_id: is_free(queue.jobs.get(submission_id), now),
         maintain=maintain,
         housekeeping=Housekeeping(maintain, maintain.advance_rejudges, wakeup.notify),

@@ -169,7 +169,7 @@ def complete(rn: str, jb: str) -> ResponseReturnValue:
         now=services().now,
         lease_token=result.lease_token,
     )
-    services().watcher.landed()
+    services().feed.landed()
     return _ended(ended, jb, success=204)
 
 

@@ -14,9 +14,9 @@ from api.links import Links
 from api.ports import Judge
 from dispatch.clock import Clock
 from dispatch.contract import HandOut, ProcessResult
+from dispatch.feed import Feed
 from dispatch.queue import Queue
 from dispatch.wakeup import Wakeup
-from dispatch.watcher import Watcher
 from settings import Settings
 
 EXTENSION = "judge_dispatch"
@@ -59,7 +59,7 @@ class Services:
     links: Links
     waiters: Waiters
     wakeup: Wakeup
-    watcher: Watcher
+    feed: Feed
     is_free: Callable[[str], bool]
     """Tells whether a submission's job may be claimed by somebody."""
     maintain: Callable[[], None]

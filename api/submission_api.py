@@ -72,7 +72,7 @@ def submit() -> ResponseReturnValue:
             caller="admin" if principal.admin else principal.username,
         )
         raise
-    services().watcher.submitted(taken_in.submission_id, int(fields.language))
+    services().feed.submitted(taken_in.submission_id, int(fields.language))
     answer = {
         "submission_id": taken_in.submission_id,
         "job_id": taken_in.job_id,

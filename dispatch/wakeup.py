@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 HANDED_ON_MAX = 8
-"""How many polls a notice wakes in vain before it is dropped. (The watcher's look each second finds
+"""How many polls a notice wakes in vain before it is dropped. (The feed's look each second finds
 what is left: a job of a problem that is not ready must not wake everybody.)"""
 
 

@@ -25,7 +25,7 @@ ASIDE = ("hello", "ping", "endSessions", "killCursors")
 
 
 class Counter(CommandListener):
-    """Keeps what was sent, as `<command> <collection>`, by any thread but the watcher's.
+    """Keeps what was sent, as `<command> <collection>`, by any thread but the feed's.
 
     What that one sends is kept apart; `watched` is released with each.
     """
@@ -33,7 +33,7 @@ class Counter(CommandListener):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sent: list[str] = []
-        self.by_watcher: list[str] = []
+        self.by_feed: list[str] = []
         self.watched = threading.Semaphore(0)
 
     def started(self, event: CommandStartedEvent) -> None:
@@ -41,8 +41,8 @@ class Counter(CommandListener):
             return
         what = f"{event.command_name} {event.command.get(event.command_name)}"
         with self._lock:
-            if threading.current_thread().name == "watcher":
-                self.by_watcher.append(what.split()[0])
+            if threading.current_thread().name == "feed":
+                self.by_feed.append(what.split()[0])
                 self.watched.release()
             else:
                 self._sent.append(what)

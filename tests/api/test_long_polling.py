@@ -17,9 +17,9 @@ from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
 from api import waiting
-from dispatch import watcher as watching
+from dispatch import feed as feeding
+from dispatch.feed import Feed
 from dispatch.wakeup import Waiter
-from dispatch.watcher import Watcher
 from mongo import user
 from mongo.embedded import EmbeddedMongo
 from tests.counting import Counter
@@ -99,7 +99,7 @@ def ask(pool: ThreadPoolExecutor, service: Service, runner: Runner) -> Future[An
 
 
 def is_up(service: Service) -> Callable[[], bool]:
-    return lambda: service.services.watcher.up
+    return lambda: service.services.feed.up
 
 
 def test_waiting_runners_cost_no_operation_and_one_job_wakes_one(
@@ -109,24 +109,24 @@ def test_waiting_runners_cost_no_operation_and_one_job_wakes_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service, counter = counted
-    monkeypatch.setattr(watching, "TICK_EVERY_S", 0.02)
+    monkeypatch.setattr(feeding, "TICK_EVERY_S", 0.02)
     runners = [service.runner(f"r{number}") for number in range(RUNNERS)]
     asked = [ask(pool, service, runner) for runner in runners]
     asleep.until(RUNNERS, is_up(service))
     with counter.counted() as sent:
-        counter.by_watcher.clear()
+        counter.by_feed.clear()
         while counter.watched.acquire(blocking=False):
             pass
         for _ in range(9):
             assert counter.watched.acquire(timeout=LIMIT_S)
     assert sent == [], "the waiting polls themselves"
     # One thread's: the stream, and a look for orphans and at the line, however many wait.
-    watched = counter.by_watcher[:9]
+    watched = counter.by_feed[:9]
     assert set(watched) <= {"getMore", "find"}
     assert watched.count("find") <= 2 * watched.count("getMore") + 2
 
     # No tick any more: what is woken now was told of.
-    monkeypatch.setattr(Watcher, "tick", lambda self, **_: None)
+    monkeypatch.setattr(Feed, "tick", lambda self, **_: None)
     asleep.until(RUNNERS, is_up(service))
     service.submit_over_http(service.keys["ada"], problem_id=1, language=2)
     asleep.until(RUNNERS - 1)
@@ -147,7 +147,7 @@ def test_what_another_process_does_is_told_by_the_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A job is entered, a verdict lands, a runner is revoked: each in the other process."""
-    monkeypatch.setattr(Watcher, "tick", lambda self, **_: None)
+    monkeypatch.setattr(Feed, "tick", lambda self, **_: None)
     monkeypatch.setattr(waiting, "READS_EVERY_S", LIMIT_S * 10)
     service, _ = counted
     other = start_service(
@@ -195,7 +195,7 @@ def test_without_a_stream_jobs_and_verdicts_are_found_all_the_same(
     def refused(token: Any) -> Any:
         raise OperationFailure("no change stream", code)
 
-    monkeypatch.setattr(service.services.watcher, "_watch", refused)
+    monkeypatch.setattr(service.services.feed, "_open", refused)
     service.user("ada")
     service.problem(1)
     runner = service.runner()
@@ -206,7 +206,7 @@ def test_without_a_stream_jobs_and_verdicts_are_found_all_the_same(
     job_id = claim.result(LIMIT_S)["job_id"]
     read = pool.submit(service.ok, "GET", "/submissions/sn_1?wait=30")
     asleep.until(1)
-    monkeypatch.setattr(Watcher, "landed", lambda self: None)
+    monkeypatch.setattr(Feed, "landed", lambda self: None)
     assert service.complete(runner, job_id, "AC").status_code == 204
     assert read.result(LIMIT_S)["verdict"] == "AC"
 
@@ -229,7 +229,7 @@ def test_several_freed_jobs_wake_as_many(
     service: Service, asleep: Asleep, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The queue goes on: one notice, and each who finds a job has the next one look."""
-    monkeypatch.setattr(Watcher, "tick", lambda self, **_: None)
+    monkeypatch.setattr(Feed, "tick", lambda self, **_: None)
     service.user("ada")
     service.problem(1)
     service.ok("POST", "/queue/pause", json={"why": "testing"})
@@ -246,7 +246,7 @@ def test_a_notice_goes_on_from_who_may_not_have_the_job(
     service: Service, asleep: Asleep, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A runner that has just given the job back is woken first, and another one gets it."""
-    monkeypatch.setattr(Watcher, "tick", lambda self, **_: None)
+    monkeypatch.setattr(Feed, "tick", lambda self, **_: None)
     service.user("ada")
     service.problem(1)
     service.submit("ada", 1, "sn_1")

@@ -52,7 +52,7 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
-Watch = Callable[[Mapping[str, Any] | None], Stream]
+OpenStream = Callable[[Mapping[str, Any] | None], Stream]
 """Opens a stream, after a resume token where one is given.
 
 Raises:
@@ -74,8 +74,12 @@ PIPELINE: list[Document] = [
                 {"ns.coll": "jobs", "updateDescription.removedFields": "restore_due"},
                 # The pause, and rejudges on hold.
                 {"ns.coll": "dispatch_control"},
-                {"ns.coll": "runners", "updateDescription.updatedFields.revoked_at": {"$ne": None}},
-                {"ns.coll": "runners", "operationType": "delete"},
+                # All that happens to a runner, apart from its having been seen.
+                {
+                    "ns.coll": "runners",
+                    "operationType": {"$ne": "insert"},
+                    "updateDescription.updatedFields.last_seen": {"$exists": False},
+                },
             ]
         }
     },
@@ -91,7 +95,7 @@ PIPELINE: list[Document] = [
 ]
 
 
-def watch(queue: Queue, also: tuple[str, ...] = ()) -> Watch:
+def change_stream(queue: Queue, also: tuple[str, ...] = ()) -> OpenStream:
     """Return what opens a stream on the queue's database.
 
     `also`: collections any change of which may make jobs claimable.
@@ -108,7 +112,7 @@ def watch(queue: Queue, also: tuple[str, ...] = ()) -> Watch:
     return open_stream
 
 
-class Watcher:
+class Feed:
     """The thread, and what it knows."""
 
     def __init__(
@@ -117,14 +121,14 @@ class Watcher:
         queue: Queue,
         *,
         now: Clock,
-        watch: Watch | None,
+        open_stream: OpenStream | None,
         maintain: Callable[[], None],
         rest_after_s: float = REST_AFTER_S,
     ) -> None:
         self._wakeup = wakeup
         self._queue = queue
         self._now = now
-        self._watch = watch
+        self._open = open_stream
         self._maintain = maintain
         self._rest_after_s = rest_after_s
         self._lock = threading.Lock()
@@ -141,7 +145,7 @@ class Watcher:
         """Have the thread run. Called whenever somebody starts to wait."""
         with self._lock:
             if self._thread is None and not self._wakeup.closed:
-                self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
                 self._thread.start()
 
     def submitted(self, submission_id: str, language: int) -> None:
@@ -180,13 +184,13 @@ class Watcher:
                 self._down(error)
 
     def _step(self) -> None:
-        if self._watch is None:
+        if self._open is None:
             self._look_for(REOPEN_EVERY_S[-1])
         elif self._failures:
             self._look_for(REOPEN_EVERY_S[min(self._failures, len(REOPEN_EVERY_S)) - 1])
-            self._follow(self._watch(self._token))
+            self._follow(self._open(self._token))
         else:
-            self._follow(self._watch(self._token))
+            self._follow(self._open(self._token))
 
     def _rests(self) -> bool:
         """Tell whether the thread is to end; under the lock, so that who waits next begins it."""

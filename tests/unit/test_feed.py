@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pymongo.errors import ConnectionFailure, InvalidOperation, OperationFailure
 
-from dispatch import watcher as watching
+from dispatch import feed as feeding
+from dispatch.feed import Feed, Stream
 from dispatch.wakeup import Interest, Waiter, Wakeup
-from dispatch.watcher import Stream, Watcher
 from tests.factories import EPOCH
 
 LIMIT_S = 30
@@ -59,7 +59,7 @@ class FakeStream:
 
 
 class Bench:
-    """A watcher with streams to be made up, and those who wait."""
+    """A feed with streams to be made up, and those who wait."""
 
     def __init__(self) -> None:
         self.wakeup = Wakeup()
@@ -67,15 +67,15 @@ class Bench:
         self.opened: queues.Queue[tuple[Any, FakeStream]] = queues.Queue()
         self.refuses: Exception | None = None
         self.maintained = threading.Semaphore(0)
-        self.watcher = self.made(self._open)
+        self.feed = self.made(self._open)
 
-    def made(self, watch: Any, **settings: Any) -> Watcher:
+    def made(self, open_stream: Any, **settings: Any) -> Feed:
         fakes: Any = SimpleNamespace(jobs=self.jobs, languages=(0, 1, 2))
-        made = Watcher(
+        made = Feed(
             self.wakeup,
             fakes,
             now=lambda: EPOCH,
-            watch=watch,
+            open_stream=open_stream,
             maintain=self.maintained.release,
             **settings,
         )
@@ -101,9 +101,9 @@ class Bench:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    monkeypatch.setattr(watching, "REOPEN_EVERY_S", (0.0,))
-    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.001)
-    monkeypatch.setattr(watching, "TICK_EVERY_S", 0.001)
+    monkeypatch.setattr(feeding, "REOPEN_EVERY_S", (0.0,))
+    monkeypatch.setattr(feeding, "LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(feeding, "TICK_EVERY_S", 0.001)
     made = Bench()
     yield made
     made.wakeup.close()
@@ -151,12 +151,12 @@ NOT_TOLD = {
 @pytest.mark.parametrize("what", [*TOLD, *NOT_TOLD])
 def test_a_change_wakes_whom_it_concerns(bench: Bench, what: str) -> None:
     said, interest = (TOLD | NOT_TOLD)[what]
-    bench.watcher = bench.made(None)
+    bench.feed = bench.made(None)
     bench.wakeup.when_somebody_waits(lambda: None)
     with bench.wakeup.waiter(interest) as waiter:
         waiter.look()
         assert not waiter.wait(0)
-        bench.watcher.tell(said)
+        bench.feed.tell(said)
         assert waiter.woken.is_set() == (what in TOLD)
 
 
@@ -166,7 +166,7 @@ def test_a_job_is_told_of_once_by_the_handler_and_the_stream(
 ) -> None:
     bench.wakeup.when_somebody_waits(lambda: None)
     entered = change("jobs", "sn_1", "insert", fullDocument={"language": 2})
-    tell = [lambda: bench.watcher.submitted("sn_1", 2), lambda: bench.watcher.tell(entered)]
+    tell = [lambda: bench.feed.submitted("sn_1", 2), lambda: bench.feed.tell(entered)]
     with bench.wakeup.waiter(RUNNER) as one, bench.wakeup.waiter(RUNNER) as other:
         for waiter in (one, other):
             waiter.look()
@@ -216,14 +216,14 @@ def test_a_stream_whose_history_is_lost_starts_anew_and_everybody_looks(bench: B
 def test_without_a_stream_the_line_is_looked_at(bench: Bench, refusal: Exception | None) -> None:
     bench.refuses = refusal
     if refusal is None:
-        bench.watcher = bench.made(None)
+        bench.feed = bench.made(None)
     with bench.wakeup.waiter(RUNNER) as waiter, bench.wakeup.waiter(READER) as reader:
         waiter.look()
         waiter.wait(0)
         assert reader.woken.wait(LIMIT_S), "readers look, too"
         bench.jobs.line = [SimpleNamespace(submission_id="sn_9", language=2)]
         assert waiter.woken.wait(LIMIT_S)
-        assert not bench.watcher.up
+        assert not bench.feed.up
 
 
 def test_a_stream_is_tried_again(bench: Bench) -> None:
@@ -247,12 +247,12 @@ def test_orphans_are_looked_for_beside_the_stream(bench: Bench) -> None:
 
 
 def test_the_thread_rests_while_nobody_waits_and_begins_again(bench: Bench) -> None:
-    bench.watcher = bench.made(bench._open, rest_after_s=0)
+    bench.feed = bench.made(bench._open, rest_after_s=0)
     for _ in range(2):
         with bench.wakeup.waiter(RUNNER):
             _, stream = bench.next_stream()
         assert stream.closed.wait(LIMIT_S)
-        thread = bench.watcher._thread
+        thread = bench.feed._thread
         if thread is not None:
             thread.join(LIMIT_S)
 
@@ -260,7 +260,7 @@ def test_the_thread_rests_while_nobody_waits_and_begins_again(bench: Bench) -> N
 def test_the_thread_ends_with_its_client(bench: Bench) -> None:
     with bench.wakeup.waiter(RUNNER):
         _, stream = bench.next_stream()
-        thread = bench.watcher._thread
+        thread = bench.feed._thread
         assert thread is not None
         stream.says.put(InvalidOperation("Cannot use MongoClient after close"))
         thread.join(LIMIT_S)
