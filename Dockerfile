@@ -14,8 +14,9 @@ FROM base AS api
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin judge
 COPY --from=libraries /venv /venv
 COPY app.py cli.py domain_queue.py gunicorn_conf.py housekeeping.py http_worker.py local.py logs.py ./
-COPY serve.py settings.py ./
+COPY serve.py settings.py zipcheck.py ./
 COPY api api
+COPY commands commands
 COPY console console
 COPY dispatch dispatch
 COPY mongo mongo
@@ -29,10 +30,11 @@ CMD ["sh", "-c", ": \"${MONGODB_URI:?must name the database}\"; exec python serv
 
 FROM base AS runner
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends bubblewrap gcc g++ libc6-dev \
+    && apt-get install -y --no-install-recommends bubblewrap libseccomp2 gcc g++ libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=libraries /venv /venv
 COPY runner runner
+COPY zipcheck.py ./
 ENV RUNNER_CACHE_DIR=/var/cache/judge-runner
 # Stays root inside the container, to give each job slot a user of its own (see the compose file
 # for how little root may do there). Programs of students never run as root.

@@ -1,11 +1,11 @@
 # `make help` lists the commands. ARGS goes on to the command: make test ARGS="-k lease"
 SHELL := /bin/bash
 PY := .venv/bin/python
-CODE := $(wildcard dispatch mongo api console runner demo app.py cli.py domain_queue.py housekeeping.py local.py logs.py settings.py serve.py gunicorn_conf.py http_worker.py)
+CODE := $(wildcard dispatch mongo api console commands runner demo app.py cli.py domain_queue.py housekeeping.py local.py logs.py settings.py serve.py gunicorn_conf.py http_worker.py zipcheck.py)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve runner test soak lint format lock clean
+.PHONY: help setup demo serve runner test soak bench hostile lint format lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -29,7 +29,16 @@ soak: setup ## the long runs: the model test for hours' worth of steps, 5,000 jo
 	@HYPOTHESIS_PROFILE=soak JUDGE_CONCURRENCY_JOBS=5000 LANDING_S=60 $(PY) -m pytest \
 		-o timeout=7200 tests/stateful tests/concurrency $(ARGS)
 
-lint: setup ## ruff, mypy --strict, import contracts
+bench: setup ## measure everything beside floors and peers; ARGS="--quick", "--only cycle"
+	@scripts/bench-deps
+	@$(PY) -m benchmarks $(ARGS)
+
+hostile: setup ## the hostile programs on a kernel with control groups of version 2 (slow)
+	@scripts/on-cgroup-v2 $(PY) -m pytest -p no:cacheprovider -o timeout=1800 \
+		tests/runner/test_runner_hostile.py tests/runner/test_runner_machine.py $(ARGS)
+
+lint: setup ## lock files, ruff, mypy --strict, import contracts
+	@$(PY) scripts/check-locks
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy $(CODE)
@@ -43,5 +52,5 @@ lock: setup ## compile the lock files anew from pyproject.toml
 	@scripts/lock
 
 clean: ## remove .venv and caches; data in .data stays
-	@rm -rf .venv .setup.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .bench-venv .setup.lock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -19,20 +19,25 @@ from flask.json.provider import DefaultJSONProvider
 from mongoengine.errors import OperationError
 from pymongo.database import Database
 from pymongo.errors import PyMongoError
+from werkzeug.middleware.proxy_fix import ProxyFix
 
 import api.errors
+import api.metrics_port
+import api.paths
 import api.services
 import cli
 import console.wiring
 import logs
 from api.admin_api import admin
 from api.export_api import exports
+from api.guesses import Guesses
 from api.links import Links
 from api.ops_api import ops
 from api.rejudge_api import rejudging as rejudge_api
 from api.runner_api import files, runners
 from api.services import Services, Waiters
 from api.submission_api import submissions
+from commands.telling import TryAgain, Unusable
 from dispatch import books
 from dispatch import job as verbs
 from dispatch.clock import Clock, ServerClock, system_clock
@@ -240,7 +245,8 @@ def create_app(settings: Settings | None = None, *, clock: Clock | None = None) 
     except (SettingsError, EmbeddedError, PyMongoError) as error:
         if click.get_current_context(silent=True) is None:
             raise
-        raise cli.Refused(" ".join(str(error).split())) from None
+        refusal = Unusable if isinstance(error, SettingsError) else TryAgain
+        raise refusal(" ".join(str(error).split())) from None
 
 
 def _wired(settings: Settings, clock: Clock | None) -> Flask:
@@ -257,8 +263,10 @@ def _wired(settings: Settings, clock: Clock | None) -> Flask:
         )
     app = Flask("judge", static_folder=None)
     app.url_map.merge_slashes = False
+    api.paths.install(app)
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = 2 * 1024 * 1024
+    trust_proxies(app, settings.trusted_proxies)
     database = _connect(settings)
     in_process = settings.mongodb_uri == IN_PROCESS_URI
     now = clock or (system_clock if in_process else ServerClock(database.client))
@@ -277,12 +285,22 @@ def _wired(settings: Settings, clock: Clock | None) -> Flask:
         database_errors=(OperationError,),
         contended_errors=(RecomputeContendedError,),
     )
+    api.metrics_port.install(app, settings.metrics_port)
     for blueprint in (runners, files, submissions, exports, admin, rejudge_api, ops):
         app.register_blueprint(blueprint)
     console.wiring.install(app, DOMAIN_ERRORS)
     for command in cli.COMMANDS:
         app.cli.add_command(command)
     return app
+
+
+def trust_proxies(app: Flask, count: int) -> None:
+    """Take the client's address and scheme from what the last `count` proxies wrote."""
+    if count:
+        # The proxy nearest to the service writes the last entry; what came before is hearsay.
+        app.wsgi_app = ProxyFix(  # type: ignore[method-assign]
+            app.wsgi_app, x_for=count, x_proto=count
+        )
 
 
 def _connect(settings: Settings) -> Database[dict[str, Any]]:
@@ -320,6 +338,7 @@ def _services(
         hand_out=problem.hand_out,
         now=now,
         links=Links(settings.secret_key or "", now),
+        guesses=Guesses(settings.failures_per_min_max),
         waiters=Waiters(settings.waiters_max),
         wakeup=wakeup,
         feed=feed,

@@ -1,7 +1,8 @@
 """Flask's command line: `flask --app app ...`, for those who run the service.
 
 Guarantees: works on the database that the settings name (attaching to the embedded server if it
-runs, starting it if not); exit code 0 done, 1 a difference was found, 2 wrong use or refused.
+runs, starting it if not). Exit codes: 0 done, 1 something differs, 2 wrong use or wrong settings,
+3 refused (there is no such thing, or its state does not allow it), 4 try again.
 """
 
 from __future__ import annotations
@@ -9,42 +10,39 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 from flask.cli import with_appcontext
-from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from api.schemas import UserName
 from api.services import services
-from dispatch.contract import TaskSpec, Verdict
+from commands.exporting import export
+from commands.queue import queue
+from commands.rejudging import rejudge, rejudges
+from commands.runners import runners
+from commands.telling import (
+    EXIT_DIFFERENCE,
+    Checked,
+    Command,
+    Group,
+    Unusable,
+    console,
+)
+from dispatch.contract import TaskSpec
 from mongo import check, user
-from mongo.errors import DomainError
 from mongo.problem_package import PackageRefused, read_package
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-# Names may hold what would be markup.
-console = Console(markup=False, highlight=False, emoji=False)
-EXIT_DIFFERENCE = 1
 DIFFERENCES_SHOWN_MAX = 50
-VERDICTS = [verdict.name for verdict in Verdict if verdict != Verdict.PENDING]
 LOOK_AGAIN_S = 0.5
 """How long `recompute --check` waits between two looks at what differs."""
 
 
-class Refused(click.ClickException):
-    """The service refuses; the message says why."""
-
-    exit_code = 2
-
-
-@click.command("import-problem")
+@click.command("import-problem", cls=Command)
 @click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--id", "problem_id", type=click.IntRange(0, 2**31 - 1), required=True)
 @click.option(
@@ -58,7 +56,7 @@ def import_problem(path: Path, problem_id: int, allow_default_comparison: bool) 
     try:
         package = read_package(path, allow_default_comparison=allow_default_comparison)
     except PackageRefused as error:
-        raise Refused(str(error)) from None
+        raise Unusable(str(error)) from None
     tasks = [
         TaskSpec(
             task_score=task.task_score,
@@ -68,16 +66,13 @@ def import_problem(path: Path, problem_id: int, allow_default_comparison: bool) 
         )
         for task in package.tasks
     ]
-    try:
-        sha256 = services().judge.put_package(
-            problem_id,
-            name=package.name,
-            tasks=tasks,
-            allowed_languages=[0, 1, 2],
-            file=io.BytesIO(package.testdata_zip),
-        )
-    except DomainError as error:
-        raise Refused(error.detail) from None
+    sha256 = services().judge.put_package(
+        problem_id,
+        name=package.name,
+        tasks=tasks,
+        allowed_languages=[0, 1, 2],
+        file=io.BytesIO(package.testdata_zip),
+    )
     cases = sum(task.case_count for task in tasks)
     click.echo(
         f"problem {problem_id}: {package.name}, {len(tasks)} task(s), {cases} case(s), "
@@ -85,15 +80,7 @@ def import_problem(path: Path, problem_id: int, allow_default_comparison: bool) 
     )
 
 
-def _user_name(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    """Hold names to the same rule as the API does."""
-    try:
-        return value if value is None else TypeAdapter(UserName).validate_python(value)
-    except ValidationError as error:
-        raise click.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
-
-
-keys = click.Group("keys", help="API keys.")
+keys = Group("keys", help="API keys.")
 
 
 @keys.command("create")
@@ -101,7 +88,7 @@ keys = click.Group("keys", help="API keys.")
 @click.option(
     "--user",
     "username",
-    callback=_user_name,
+    type=Checked("name", UserName),
     help="A key for this user, who is created if need be.",
 )
 @with_appcontext
@@ -117,62 +104,7 @@ def create_key(admin: bool, username: str | None) -> None:
     click.echo(user.create_key(username, now=now))
 
 
-@click.command("rejudge")
-@click.argument("submission_ids", nargs=-1)
-@click.option("--problem", "problem_id", type=click.IntRange(0, 2**31 - 1), help="In bulk.")
-@click.option("--homework", "homework_id", help="In bulk: its students, its problems.")
-@click.option("--user", "username", callback=_user_name, help="In bulk: of this user.")
-@click.option("--verdict", type=click.Choice(VERDICTS), help="In bulk: with this verdict.")
-@click.option("--preview", is_flag=True, help="In bulk: keep the new verdicts until applied.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
-@with_appcontext
-def rejudge(
-    submission_ids: tuple[str, ...],
-    preview: bool,
-    as_json: bool,
-    **scope: Any,
-) -> None:
-    """Have submissions judged afresh: the named ones, or in bulk what the options say.
-
-    In bulk the service does it in the background, behind fresh submissions.
-    """
-    wish = {name: value for name, value in scope.items() if value is not None}
-    if bool(submission_ids) == bool(wish) or (submission_ids and preview):
-        raise click.UsageError("give either submissions, or options that choose them")
-    if wish:
-        _rejudge_in_bulk(wish, preview, as_json)
-        return
-    _rejudge_each(submission_ids, as_json)
-
-
-def _rejudge_in_bulk(wish: dict[str, Any], preview: bool, as_json: bool) -> None:
-    try:
-        started = services().judge.start_rejudge(
-            filter=wish, mode="preview" if preview else "replace", by="the command line"
-        )
-    except DomainError as error:
-        raise Refused(error.detail) from None
-    if as_json:
-        click.echo(json.dumps(started))
-    else:
-        click.echo(f"{started['rejudge_id']}: {started['total']} submission(s)")
-
-
-def _rejudge_each(submission_ids: Sequence[str], as_json: bool) -> None:
-    rejudged = {}
-    for submission_id in submission_ids:
-        try:
-            job_id = services().judge.rejudge(submission_id)
-        except DomainError as error:
-            raise Refused(error.detail) from None
-        rejudged[submission_id] = job_id
-        if not as_json:
-            click.echo(f"{submission_id}: {job_id}")
-    if as_json:
-        click.echo(json.dumps(rejudged))
-
-
-@click.command("recompute")
+@click.command("recompute", cls=Command)
 @click.option("--check", "mode", flag_value="check", help="Only report what differs.")
 @click.option("--repair", "mode", flag_value="repair", help="Rebuild what differs.")
 @click.option("--user", "username", help="Only this user.")
@@ -207,8 +139,14 @@ def recompute_command(
     _show_differences(differing)
     for unfinished_id in sorted(unfinished):
         click.echo(f"homework {unfinished_id}: its recompute after an edit is still under way")
+    stuck = check.stuck(homework_id, now=services().now())
+    if mode == "repair":
+        check.finish(stuck)
+    for stuck_id in stuck:
+        found_so = "recomputed" if mode == "repair" else "stuck, an edit's recompute does not end"
+        click.echo(f"homework {stuck_id}: {found_so}")
     _show_summary(items, differing, "rebuilt" if mode == "repair" else "differ")
-    if mode == "check" and differing:
+    if mode == "check" and (differing or stuck):
         raise SystemExit(EXIT_DIFFERENCE)
 
 
@@ -239,57 +177,13 @@ def _show_summary(
     click.echo(f"{len(items)} looked at, {len(differing)} {verb}")
 
 
-@click.command("runners")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
-@with_appcontext
-def runners(as_json: bool) -> None:
-    """List the registered runners and what each holds."""
-    now = services().now()
-    held = services().queue.jobs.holders()
-    rows = [
-        {
-            "runner_id": runner.runner_id,
-            "name": runner.name,
-            "alive": services().queue.runners.is_alive(runner, now=now),
-            "last_seen": runner.last_seen.isoformat(timespec="seconds"),
-            "active_jobs": held.get(runner.runner_id, []),
-        }
-        for runner in services().queue.runners.list(now=now)
-    ]
-    _show(rows, as_json)
-
-
-@click.command("queue")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
-@with_appcontext
-def queue(as_json: bool) -> None:
-    """Show how many jobs wait, are leased, and are landing."""
-    _show(services().queue.jobs.depth(), as_json)
-    paused = services().queue.control.paused()
-    if paused is not None and not as_json:
-        click.echo(f"paused by {paused.by} at {paused.at:%Y-%m-%d %H:%M:%S}Z: {paused.why}")
-
-
-def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(rows))
-        return
-    if not rows:
-        click.echo("none")
-        return
-    table = Table(*rows[0])
-    for row in rows:
-        table.add_row(
-            *(", ".join(cell) if isinstance(cell, list) else str(cell) for cell in row.values())
-        )
-    console.print(table)
-
-
 COMMANDS: tuple[click.Command, ...] = (
     import_problem,
     keys,
     rejudge,
+    rejudges,
     recompute_command,
     runners,
     queue,
+    export,
 )

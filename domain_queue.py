@@ -50,8 +50,12 @@ class DomainQueue:
         language: int,
         submission_fence: int,
         minted_job_id: str | None,
-    ) -> tuple[str, int]:
-        """Have the submission judged afresh; return (job id, the job's fence)."""
+        rejudge_id: str | None = None,
+    ) -> tuple[str, int] | None:
+        """Have the submission judged afresh; return (job id, fence), None: that has been done.
+
+        `rejudge_id`: for a bulk rejudge, behind fresh ones.
+        """
         job = verbs.rejudge_job(
             self._queue,
             submission_id=submission_id,
@@ -59,11 +63,11 @@ class DomainQueue:
             language=language,
             submission_fence=submission_fence,
             minted_job_id=minted_job_id,
+            priority=verbs.PRIORITY_FRESH if rejudge_id is None else verbs.PRIORITY_BULK_REJUDGE,
+            rejudge_id=rejudge_id,
             now=self._now,
         )
-        if job is None:
-            raise RuntimeError("a rejudge without an id of its own is never skipped")
-        return job.job_id, job.fence
+        return None if job is None else (job.job_id, job.fence)
 
     def marked(self, *, submission_id: str, job_id: str, fence: int) -> None:
         """Note that the submission carries the mark of that rejudge."""
@@ -72,30 +76,6 @@ class DomainQueue:
     def without_job(self, submission_ids: Sequence[str]) -> list[str]:
         """Return those of `submission_ids` that have no job."""
         return self._queue.jobs.without_job(submission_ids)
-
-    def requeue_for(
-        self,
-        rejudge_id: str,
-        *,
-        submission_id: str,
-        problem_id: int,
-        language: int,
-        submission_fence: int,
-        minted_job_id: str | None,
-    ) -> tuple[str, int] | None:
-        """Have the submission judged afresh behind fresh ones; None: that has been done."""
-        job = verbs.rejudge_job(
-            self._queue,
-            submission_id=submission_id,
-            problem_id=problem_id,
-            language=language,
-            submission_fence=submission_fence,
-            minted_job_id=minted_job_id,
-            priority=verbs.PRIORITY_BULK_REJUDGE,
-            rejudge_id=rejudge_id,
-            now=self._now,
-        )
-        return None if job is None else (job.job_id, job.fence)
 
     def preview_for(self, rejudge_id: str, submission_id: str) -> tuple[str, int] | None:
         """Have a finished submission judged beside what it has; None: its job is not done."""

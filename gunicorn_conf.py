@@ -32,11 +32,8 @@ if _own_metrics_dir:
     os.environ[_METRICS_DIR] = _own_metrics_dir
 
 wsgi_app = "app:create_app()"
-bind = (
-    f"[{_settings.host}]:{_settings.port}"
-    if ":" in _settings.host
-    else (f"{_settings.host}:{_settings.port}")
-)
+_host = f"[{_settings.host}]" if ":" in _settings.host else _settings.host
+bind = [f"{_host}:{port}" for port in (_settings.port, _settings.metrics_port) if port is not None]
 worker_class = "http_worker.PatientWorker"
 workers = 1 if _settings.mongodb_uri == IN_PROCESS_URI else _settings.web_concurrency
 threads = _settings.web_threads

@@ -32,13 +32,18 @@ def _hidden(value: Any) -> Any:
         case None | bool() | int() | float():
             return value
         case str():
-            return _SECRET.sub(HIDDEN, value)
+            return without_secrets(value)
         case Mapping():
             return {_hidden(name): _hidden(entry) for name, entry in value.items()}
         case list() | tuple() | set() | frozenset():
             return [_hidden(entry) for entry in value]
         case _:
-            return _SECRET.sub(HIDDEN, repr(value))
+            return without_secrets(repr(value))
+
+
+def without_secrets(text: str) -> str:
+    """Return `text` with whatever looks like a key, a token or a signed link hidden."""
+    return _SECRET.sub(HIDDEN, text)
 
 
 def configure(level: str) -> None:

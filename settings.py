@@ -49,6 +49,12 @@ class Settings(BaseSettings):
     poll_interval_s: float = Field(default=3, gt=0, le=60)
     max_attempts: int = Field(default=3, ge=1, le=100)
     max_concurrent_jobs: int = Field(default=8, ge=1, le=1000)
+    metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    """Where `/metrics` is served instead of on `port`. Unset: on `port`."""
+    trusted_proxies: int = Field(default=0, ge=0, le=10)
+    """How many proxies in front of the service write `X-Forwarded-For` and `-Proto`."""
+    failures_per_min_max: int = Field(default=30, ge=1, le=1_000_000)
+    """Wrong secrets that one address may send in a minute, at registration and at sign-in each."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     waiters_max: int = Field(default=208, ge=0, le=10_000)
     """Requests one API process may hold open with `?wait=` at once; others are answered at once."""
@@ -109,6 +115,8 @@ class Settings(BaseSettings):
                 f"WEB_THREADS ({self.web_threads}) must exceed WAITERS_MAX ({self.waiters_max}) "
                 f"by at least {FREE_THREADS_MIN}: waiting polls must not starve the heartbeats"
             )
+        if self.metrics_port == self.port:
+            raise ValueError(f"METRICS_PORT ({self.metrics_port}) must not be PORT")
         if self.mongodb_uri is not None and self.secret_key is None:
             raise ValueError(
                 "SECRET_KEY is required when MONGODB_URI is set "

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from api import body
 from api.auth import require_admin
 from api.errors import ProblemError, invalid
+from api.queue_view import queue_view
 from api.schemas import (
     PROBLEM_ID_MAX,
     HomeworkAnswer,
@@ -31,9 +32,12 @@ from api.schemas import (
 )
 from api.services import services
 from api.spec import describe
+from dispatch import books
+from dispatch.books import RunnerEntry
 from dispatch.contract import TaskSpec
 
 TAG = "administering"
+ADMIN = {403: ["forbidden"]}
 TESTDATA_BYTES_MAX = 256 * 1024 * 1024
 HOMEWORK_BYTES_MAX = 16 * 1024 * 1024
 """Twenty thousand students with long names."""
@@ -53,7 +57,7 @@ class _HomeworkPath(BaseModel):
 
 
 @admin.put("/users/<name>")
-@describe(TAG, body=UserBody, answers={200: UserAnswer, 201: UserAnswer}, problems=(403,))
+@describe(TAG, body=UserBody, answers={200: UserAnswer, 201: UserAnswer}, problems=ADMIN)
 def put_user(name: str) -> ResponseReturnValue:
     """Create a user, or change one."""
     require_admin()
@@ -64,7 +68,7 @@ def put_user(name: str) -> ResponseReturnValue:
 
 
 @admin.post("/users/<name>/keys")
-@describe(TAG, answers={201: KeyAnswer}, problems=(403, 404))
+@describe(TAG, answers={201: KeyAnswer}, problems={**ADMIN, 404: ["unknown_user"]})
 def create_key(name: str) -> ResponseReturnValue:
     """Make a key for a user, shown this once."""
     require_admin()
@@ -73,7 +77,10 @@ def create_key(name: str) -> ResponseReturnValue:
 
 @admin.put("/problems/<int:problem_id>")
 @describe(
-    TAG, body=ProblemBody, answers={200: ProblemAnswer, 201: ProblemAnswer}, problems=(403, 409)
+    TAG,
+    body=ProblemBody,
+    answers={200: ProblemAnswer, 201: ProblemAnswer},
+    problems={**ADMIN, 409: ["edit_conflict"]},
 )
 def put_problem(problem_id: int) -> ResponseReturnValue:
     """Create or replace a problem's settings. Its test data stays."""
@@ -92,7 +99,7 @@ def put_problem(problem_id: int) -> ResponseReturnValue:
 
 
 @admin.get("/problems/<int:problem_id>")
-@describe(TAG, answers={200: ProblemAnswer}, problems=(403, 404))
+@describe(TAG, answers={200: ProblemAnswer}, problems={**ADMIN, 404: ["unknown_problem"]})
 def read_problem(problem_id: int) -> ResponseReturnValue:
     """Return a problem's settings."""
     require_admin()
@@ -100,7 +107,17 @@ def read_problem(problem_id: int) -> ResponseReturnValue:
 
 
 @admin.put("/problems/<int:problem_id>/testdata")
-@describe(TAG, answers={200: TestdataAnswer, 201: TestdataAnswer}, problems=(403, 404, 409))
+@describe(
+    TAG,
+    sends=ZIP_TYPES,
+    answers={200: TestdataAnswer, 201: TestdataAnswer},
+    problems={
+        **ADMIN,
+        400: ["invalid_testdata"],
+        404: ["unknown_problem"],
+        409: ["edit_conflict"],
+    },
+)
 def put_testdata(problem_id: int) -> ResponseReturnValue:
     """Store test data: a zip of `<task:02d><case:02d>.in/.out` that matches the tasks."""
     require_admin()
@@ -127,7 +144,7 @@ def _known_range(problem_id: int) -> int:
     TAG,
     body=HomeworkBody,
     answers={200: HomeworkAnswer, 201: HomeworkAnswer},
-    problems=(403, 409),
+    problems={**ADMIN, 409: ["edit_conflict"]},
 )
 def put_homework(homework_id: str) -> ResponseReturnValue:
     """Create or replace a homework, and recompute it."""
@@ -148,7 +165,7 @@ def put_homework(homework_id: str) -> ResponseReturnValue:
 
 
 @admin.post("/submissions/<submission_id>/rejudge")
-@describe(TAG, answers={202: RejudgedAnswer}, problems=(403, 404))
+@describe(TAG, answers={202: RejudgedAnswer}, problems={**ADMIN, 404: ["unknown_submission"]})
 def rejudge(submission_id: str) -> ResponseReturnValue:
     """Have a submission judged afresh. A job that still waits is kept."""
     require_admin()
@@ -158,55 +175,89 @@ def rejudge(submission_id: str) -> ResponseReturnValue:
 
 
 @admin.get("/runners")
-@describe(TAG, answers={200: list[RunnerAnswer]}, problems=(403,))  # type: ignore[dict-item]
+@describe(TAG, answers={200: list[RunnerAnswer]}, problems=ADMIN)  # type: ignore[dict-item]
 def list_runners() -> ResponseReturnValue:
     """List the runners in force, from the service's own books."""
     require_admin()
-    queue, now = services().queue, services().now()
-    held = queue.jobs.holders()
-    answer: list[dict[str, Any]] = [
-        {
-            "runner_id": runner.runner_id,
-            "name": runner.name,
-            "last_seen": runner.last_seen,
-            "alive": queue.runners.is_alive(runner, now=now),
-            "active_jobs": held.get(runner.runner_id, []),
-        }
-        for runner in queue.runners.list(now=now)
-    ]
-    return jsonify(answer)
+    entries = books.runner_entries(services().queue, services().now)
+    return jsonify([_runner(entry) for entry in entries])
+
+
+def _runner(entry: RunnerEntry) -> dict[str, Any]:
+    runner = entry.runner
+    return {
+        "runner_id": runner.runner_id,
+        "name": runner.name,
+        "last_seen": runner.last_seen,
+        "alive": entry.alive,
+        "active_jobs": [held.job.job_id for held in entry.held],
+        "registered_at": runner.registered_at,
+        "languages": runner.languages,
+        "holds": [
+            {
+                "job_id": held.job.job_id,
+                "submission_id": held.job.submission_id,
+                "since": held.since,
+            }
+            for held in entry.held
+        ],
+        "done": entry.done,
+        "judge_errors": entry.judge_errors,
+        "aborts": entry.aborts,
+        "resting": entry.resting,
+        "drain": runner.drain and {"at": runner.drain.at, "by": runner.drain.by},
+        "set_aside": runner.set_aside and {"at": runner.set_aside.at, "why": runner.set_aside.why},
+    }
 
 
 @admin.delete("/runners/<rn>")
-@describe(TAG, answers={204: None}, problems=(403, 404))
+@describe(TAG, answers={204: None}, problems={**ADMIN, 404: ["unknown_runner"]})
 def revoke_runner(rn: str) -> ResponseReturnValue:
     """Refuse a runner's token from now on. Its leases end by themselves."""
     require_admin()
     if not services().queue.runners.revoke(rn, now=services().now()):
-        raise ProblemError(404, "unknown_runner", f"there is no runner {rn[:100]!r}")
+        raise _unknown_runner(rn)
+    return "", 204
+
+
+def _unknown_runner(rn: str) -> ProblemError:
+    return ProblemError(404, "unknown_runner", f"there is no runner {rn[:100]!r}")
+
+
+@admin.post("/runners/<rn>/drain")
+@describe(TAG, answers={204: None}, problems={**ADMIN, 404: ["unknown_runner"]})
+def drain_runner(rn: str) -> ResponseReturnValue:
+    """Give a runner no more jobs. One that asks in its heartbeats is told, and ends."""
+    principal = require_admin()
+    asked = services().queue.runners.ask_to_drain(
+        rn, by=principal.username or "admin", now=services().now()
+    )
+    if not asked:
+        raise _unknown_runner(rn)
+    return "", 204
+
+
+@admin.post("/runners/<rn>/reinstate")
+@describe(TAG, answers={204: None}, problems={**ADMIN, 404: ["unknown_runner"]})
+def reinstate_runner(rn: str) -> ResponseReturnValue:
+    """Give a runner jobs again that was asked to drain, or set aside, or rests."""
+    require_admin()
+    if not services().queue.runners.reinstate(rn):
+        raise _unknown_runner(rn)
+    services().wakeup.notify()
     return "", 204
 
 
 @admin.get("/queue")
-@describe(TAG, answers={200: QueueAnswer}, problems=(403,))
+@describe(TAG, answers={200: QueueAnswer}, problems=ADMIN)
 def read_queue() -> ResponseReturnValue:
-    """Return the queue's depth, the age of its oldest waiting job, and whether it is paused."""
+    """Return the queue's depth, its oldest job's age, its throughput, and whether it is paused."""
     require_admin()
-    queue = services().queue
-    oldest = queue.jobs.oldest_pending()
-    paused = queue.control.paused()
-    answer = {
-        "depth": queue.jobs.depth(),
-        "oldest_pending_age_s": (
-            None if oldest is None else max(0.0, (services().now() - oldest).total_seconds())
-        ),
-        "paused": paused and {"by": paused.by, "why": paused.why, "at": paused.at},
-    }
-    return jsonify(answer)
+    return jsonify(queue_view(services().queue, services().now()))
 
 
 @admin.post("/queue/pause")
-@describe(TAG, body=PauseBody, answers={204: None}, problems=(403,))
+@describe(TAG, body=PauseBody, answers={204: None}, problems=ADMIN)
 def pause_queue() -> ResponseReturnValue:
     """Hand out nothing until resumed. What is leased goes on."""
     principal = require_admin()
@@ -218,7 +269,7 @@ def pause_queue() -> ResponseReturnValue:
 
 
 @admin.post("/queue/resume")
-@describe(TAG, answers={204: None}, problems=(403,))
+@describe(TAG, answers={204: None}, problems=ADMIN)
 def resume_queue() -> ResponseReturnValue:
     """Hand out jobs again."""
     require_admin()

@@ -30,13 +30,15 @@ def bearer() -> str:
     return credential
 
 
-def require_runner(runner_id: str) -> Runner:
-    """Return the runner that the credential proves.
+def require_runner(runner_id: str, *, seen: bool = False) -> Runner:
+    """Return the runner that the credential proves. `seen`: note each time that it was here.
 
     Raises:
         ProblemError: 401, it is wrong, missing, revoked or forgotten.
     """
-    runner = services().queue.runners.verify(runner_id, bearer(), now=services().now())
+    runners = services().queue.runners
+    recognise = runners.greet if seen else runners.verify
+    runner = recognise(runner_id, bearer(), now=services().now())
     if runner is None:
         raise unauthorized("the runner's token is not valid; register anew")
     return runner

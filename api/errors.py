@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException
 
 from dispatch.contract import InvalidResult
 from dispatch.job import Contended
+from logs import without_secrets
 
 log = structlog.get_logger("api")
 
@@ -73,7 +74,8 @@ def problem_response(problem: ProblemError) -> Response:
         "type": "about:blank",
         "title": HTTPStatus(problem.status).phrase,
         "status": problem.status,
-        "detail": problem.detail,
+        # A credential that was sent in the place of a name comes back hidden.
+        "detail": without_secrets(problem.detail),
         "reason": problem.reason,
     }
     response = Response(

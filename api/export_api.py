@@ -28,6 +28,7 @@ from api.services import services
 from api.spec import describe
 
 TAG = "exporting"
+ADMIN = {403: ["forbidden"]}
 BATCH_ROWS = 200
 BOM = "\ufeff"
 Form = Literal["csv", "jsonl"]
@@ -82,7 +83,7 @@ class SubmissionsCsvQuery(SubmissionsFilter, CsvQuery):
 
 
 @exports.get("/submissions.csv")
-@describe(TAG, query=SubmissionsCsvQuery, answers={200: None}, problems=(403,))
+@describe(TAG, query=SubmissionsCsvQuery, answers={200: None}, streams="text/csv", problems=ADMIN)
 def submissions_csv() -> ResponseReturnValue:
     """Export submissions as CSV, newest first, with the filters of the list."""
     require_admin()
@@ -91,7 +92,13 @@ def submissions_csv() -> ResponseReturnValue:
 
 
 @exports.get("/submissions.jsonl")
-@describe(TAG, query=SubmissionsFilter, answers={200: None}, problems=(403,))
+@describe(
+    TAG,
+    query=SubmissionsFilter,
+    answers={200: None},
+    streams="application/jsonl",
+    problems=ADMIN,
+)
 def submissions_jsonl() -> ResponseReturnValue:
     """Export submissions as JSON lines, newest first, with the filters of the list."""
     require_admin()
@@ -99,7 +106,13 @@ def submissions_jsonl() -> ResponseReturnValue:
 
 
 @exports.get("/homeworks/<homework_id>/standings.csv")
-@describe(TAG, query=CsvQuery, answers={200: None}, problems=(403, 404))
+@describe(
+    TAG,
+    query=CsvQuery,
+    answers={200: None},
+    streams="text/csv",
+    problems={**ADMIN, 404: ["unknown_homework"]},
+)
 def standings_csv(homework_id: str) -> ResponseReturnValue:
     """Export a homework's standings as CSV, one row per student."""
     require_admin()
@@ -108,7 +121,12 @@ def standings_csv(homework_id: str) -> ResponseReturnValue:
 
 
 @exports.get("/homeworks/<homework_id>/standings.jsonl")
-@describe(TAG, answers={200: None}, problems=(403, 404))
+@describe(
+    TAG,
+    answers={200: None},
+    streams="application/jsonl",
+    problems={**ADMIN, 404: ["unknown_homework"]},
+)
 def standings_jsonl(homework_id: str) -> ResponseReturnValue:
     """Export a homework's standings as JSON lines, one object per student."""
     require_admin()
@@ -128,6 +146,15 @@ def submissions_export(form: Form, wanted: SubmissionsFilter, *, bom: bool = Fal
     Raises:
         PyMongoError: the first row could not be read.
     """
+    return _download(f"submissions.{form}", submissions_text(form, wanted, bom=bom))
+
+
+def submissions_text(form: Form, wanted: SubmissionsFilter, *, bom: bool = False) -> Iterator[str]:
+    """Return the submissions that fit `wanted` as text, in pieces.
+
+    Raises:
+        PyMongoError: the first row could not be read.
+    """
     found = services().judge.export_submissions(
         username=wanted.username,
         problem_id=wanted.problem_id,
@@ -135,9 +162,9 @@ def submissions_export(form: Form, wanted: SubmissionsFilter, *, bom: bool = Fal
     )
     rows = _begun({name: row[name] for name in SUBMISSION_COLUMNS} for row in found)
     if form == "jsonl":
-        return _download("submissions.jsonl", json_lines(rows))
+        return json_lines(rows)
     cells = (_submission_cells(row) for row in rows)
-    return _download("submissions.csv", csv_text(SUBMISSION_COLUMNS, cells, bom=bom))
+    return csv_text(SUBMISSION_COLUMNS, cells, bom=bom)
 
 
 def standings_export(form: Form, homework_id: str, *, bom: bool = False) -> Response:
@@ -147,17 +174,27 @@ def standings_export(form: Form, homework_id: str, *, bom: bool = False) -> Resp
         the domain's NotFoundError: there is no such homework.
         PyMongoError: the first row could not be read.
     """
+    text = standings_text(form, homework_id, bom=bom)
+    return _download(f"standings-{homework_id}.{form}", text)
+
+
+def standings_text(form: Form, homework_id: str, *, bom: bool = False) -> Iterator[str]:
+    """Return a homework's standings as text, in pieces.
+
+    Raises:
+        the domain's NotFoundError: there is no such homework.
+        PyMongoError: the first row could not be read.
+    """
     homework = services().judge.homework_settings(homework_id)
     rows = _begun(services().judge.standings(homework_id, homework["students"]))
-    name = f"standings-{homework_id}.{form}"
     if form == "jsonl":
-        return _download(name, json_lines(rows))
+        return json_lines(rows)
     problem_ids = [str(problem_id) for problem_id in homework["problem_ids"]]
     columns = ["username", "total"]
     for problem_id in problem_ids:
         columns += [f"{problem_id} {part}" for part in ("score", "raw score", "verdict", "tries")]
     cells = (_standing_cells(row, problem_ids) for row in rows)
-    return _download(name, csv_text(columns, cells, bom=bom))
+    return csv_text(columns, cells, bom=bom)
 
 
 def _begun(rows: Iterator[Row]) -> Iterator[Row]:

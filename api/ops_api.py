@@ -10,7 +10,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from api.errors import unavailable
-from api.schemas import Health
+from api.gauges import Gauges
+from api.schemas import Description, Health
 from api.services import services
 from api.spec import describe, document
 
@@ -27,7 +28,7 @@ def healthz() -> ResponseReturnValue:
 
 
 @ops.get("/readyz")
-@describe(TAG, answers={200: Health}, key=False)
+@describe(TAG, answers={200: Health}, key=False, problems={503: ["not_ready"]})
 def readyz() -> ResponseReturnValue:
     """Say whether the database takes writes, and what is wrong if it does not."""
     wrong = services().readiness()
@@ -37,18 +38,27 @@ def readyz() -> ResponseReturnValue:
 
 
 @ops.get("/metrics")
-@describe(TAG, answers={200: None}, key=False)
+@describe(
+    TAG,
+    answers={200: None},
+    streams="text/plain",
+    key=False,
+    problems={404: ["not_found"]},
+)
 def metrics() -> ResponseReturnValue:
-    """Send the metrics of all processes of this host, as Prometheus text."""
+    """Send the metrics of all processes of this host and of the queue, as Prometheus text."""
     registry = REGISTRY
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return Response(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
+    of_the_queue = CollectorRegistry()
+    of_the_queue.register(Gauges(services().queue, services().now))
+    text = generate_latest(registry) + generate_latest(of_the_queue)
+    return Response(text, content_type=CONTENT_TYPE_LATEST)
 
 
 @ops.get("/openapi.json")
-@describe(TAG, answers={200: None}, key=False)
+@describe(TAG, answers={200: Description}, key=False)
 def openapi() -> ResponseReturnValue:
     """Send the API's description."""
     return jsonify(document())

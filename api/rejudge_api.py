@@ -10,6 +10,7 @@ from flask.typing import ResponseReturnValue
 from api import body
 from api.auth import require_admin
 from api.errors import ProblemError, invalid
+from api.front import move_to_front
 from api.rejudge_schemas import (
     CancelledAnswer,
     ItemPage,
@@ -24,16 +25,22 @@ from api.rejudge_schemas import (
 from api.schemas import PROBLEM_ID_MAX, RejudgedAnswer
 from api.services import services
 from api.spec import describe
-from dispatch import job as verbs
 
 TAG = "rejudging"
+ADMIN = {403: ["forbidden"]}
+UNKNOWN = {**ADMIN, 404: ["unknown_rejudge"]}
 LISTED_MAX = 100
 
 rejudging = Blueprint("rejudging", __name__)
 
 
 @rejudging.post("/rejudges")
-@describe(TAG, body=RejudgeBody, answers={202: RejudgeStarted}, problems=(403, 404))
+@describe(
+    TAG,
+    body=RejudgeBody,
+    answers={202: RejudgeStarted},
+    problems={**ADMIN, 404: ["unknown_homework"]},
+)
 def start() -> ResponseReturnValue:
     """Judge afresh what fits: behind fresh submissions, one job each. Nothing fits: total 0."""
     principal = require_admin()
@@ -45,7 +52,13 @@ def start() -> ResponseReturnValue:
 
 
 @rejudging.post("/problems/<int:problem_id>/rejudge")
-@describe(TAG, body=RejudgeModeBody, answers={202: RejudgeStarted}, problems=(403, 404))
+@describe(
+    TAG,
+    body=RejudgeModeBody,
+    body_required=False,
+    answers={202: RejudgeStarted},
+    problems={**ADMIN, 404: ["unknown_problem"]},
+)
 def rejudge_problem(problem_id: int) -> ResponseReturnValue:
     """Judge all submissions to a problem afresh. The body may be left out."""
     principal = require_admin()
@@ -57,7 +70,13 @@ def rejudge_problem(problem_id: int) -> ResponseReturnValue:
 
 
 @rejudging.post("/homeworks/<homework_id>/rejudge")
-@describe(TAG, body=RejudgeModeBody, answers={202: RejudgeStarted}, problems=(403, 404))
+@describe(
+    TAG,
+    body=RejudgeModeBody,
+    body_required=False,
+    answers={202: RejudgeStarted},
+    problems={**ADMIN, 404: ["unknown_homework"]},
+)
 def rejudge_homework(homework_id: str) -> ResponseReturnValue:
     """Judge all submissions of a homework's students to its problems afresh."""
     principal = require_admin()
@@ -80,7 +99,7 @@ def _started(
 @describe(
     TAG,
     answers={200: list[RejudgeListed]},  # type: ignore[dict-item]
-    problems=(403,),
+    problems=ADMIN,
 )
 def list_rejudges() -> ResponseReturnValue:
     """List the latest bulk rejudges, newest first."""
@@ -89,7 +108,7 @@ def list_rejudges() -> ResponseReturnValue:
 
 
 @rejudging.get("/rejudges/<rejudge_id>")
-@describe(TAG, answers={200: RejudgeAnswer}, problems=(403, 404))
+@describe(TAG, answers={200: RejudgeAnswer}, problems=UNKNOWN)
 def read(rejudge_id: str) -> ResponseReturnValue:
     """Return how far a bulk rejudge is, why submissions were skipped, which verdicts change."""
     require_admin()
@@ -101,7 +120,7 @@ def _progress(view: dict[str, Any]) -> dict[str, Any]:
 
 
 @rejudging.get("/rejudges/<rejudge_id>/items")
-@describe(TAG, query=PageQuery, answers={200: ItemPage}, problems=(403, 404))
+@describe(TAG, query=PageQuery, answers={200: ItemPage}, problems=UNKNOWN)
 def read_items(rejudge_id: str) -> ResponseReturnValue:
     """List its submissions with verdict and score before and after."""
     require_admin()
@@ -113,15 +132,19 @@ def read_items(rejudge_id: str) -> ResponseReturnValue:
 
 
 @rejudging.get("/rejudges/<rejudge_id>/students")
-@describe(TAG, query=PageQuery, answers={200: StudentPage}, problems=(403, 404))
+@describe(TAG, query=PageQuery, answers={200: StudentPage}, problems=UNKNOWN)
 def read_students(rejudge_id: str) -> ResponseReturnValue:
-    """List the students with their standings before and after: who gains, loses, crosses 60."""
+    """List the students with their standings before and after: who gains, loses, crosses 60.
+
+    The first page says over all of them how many do.
+    """
     require_admin()
     query = _page_query()
     students, cursor = services().judge.rejudge_students(
         rejudge_id, after=query.cursor, limit=query.limit
     )
-    return jsonify({"students": students, "next_cursor": cursor})
+    totals = None if query.cursor else services().judge.rejudge_totals(rejudge_id)
+    return jsonify({"totals": totals, "students": students, "next_cursor": cursor})
 
 
 def _page_query() -> PageQuery:
@@ -132,7 +155,7 @@ def _page_query() -> PageQuery:
 
 
 @rejudging.post("/rejudges/<rejudge_id>/pause")
-@describe(TAG, answers={204: None}, problems=(403, 404, 409))
+@describe(TAG, answers={204: None}, problems={**UNKNOWN, 409: ["rejudge_over"]})
 def pause(rejudge_id: str) -> ResponseReturnValue:
     """Have nothing more of it claimed until it is resumed."""
     require_admin()
@@ -141,7 +164,7 @@ def pause(rejudge_id: str) -> ResponseReturnValue:
 
 
 @rejudging.post("/rejudges/<rejudge_id>/resume")
-@describe(TAG, answers={204: None}, problems=(403, 404))
+@describe(TAG, answers={204: None}, problems=UNKNOWN)
 def resume(rejudge_id: str) -> ResponseReturnValue:
     """Have it claimed again."""
     require_admin()
@@ -151,7 +174,7 @@ def resume(rejudge_id: str) -> ResponseReturnValue:
 
 
 @rejudging.post("/rejudges/<rejudge_id>/cancel")
-@describe(TAG, answers={202: None}, problems=(403, 404, 409))
+@describe(TAG, answers={202: None}, problems={**UNKNOWN, 409: ["rejudge_over"]})
 def cancel(rejudge_id: str) -> ResponseReturnValue:
     """Have what was not yet claimed keep its old result."""
     require_admin()
@@ -160,7 +183,7 @@ def cancel(rejudge_id: str) -> ResponseReturnValue:
 
 
 @rejudging.post("/rejudges/<rejudge_id>/apply")
-@describe(TAG, answers={202: None}, problems=(403, 404, 409))
+@describe(TAG, answers={202: None}, problems={**UNKNOWN, 409: ["not_ready"]})
 def apply(rejudge_id: str) -> ResponseReturnValue:
     """Have a preview's verdicts count."""
     require_admin()
@@ -169,7 +192,7 @@ def apply(rejudge_id: str) -> ResponseReturnValue:
 
 
 @rejudging.post("/rejudges/<rejudge_id>/discard")
-@describe(TAG, answers={202: None}, problems=(403, 404, 409))
+@describe(TAG, answers={202: None}, problems={**UNKNOWN, 409: ["not_ready"]})
 def discard(rejudge_id: str) -> ResponseReturnValue:
     """Drop a preview's verdicts."""
     require_admin()
@@ -178,7 +201,11 @@ def discard(rejudge_id: str) -> ResponseReturnValue:
 
 
 @rejudging.post("/submissions/<submission_id>/cancel")
-@describe(TAG, answers={200: CancelledAnswer}, problems=(403, 404, 409))
+@describe(
+    TAG,
+    answers={200: CancelledAnswer},
+    problems={**ADMIN, 404: ["unknown_submission"], 409: ["nothing_to_cancel"]},
+)
 def cancel_submission(submission_id: str) -> ResponseReturnValue:
     """Take back a rejudge that has not landed; the earlier result stands."""
     require_admin()
@@ -189,13 +216,12 @@ def cancel_submission(submission_id: str) -> ResponseReturnValue:
 
 
 @rejudging.post("/submissions/<submission_id>/front")
-@describe(TAG, answers={200: RejudgedAnswer}, problems=(403, 404, 409))
-def move_to_front(submission_id: str) -> ResponseReturnValue:
+@describe(
+    TAG,
+    answers={200: RejudgedAnswer},
+    problems={**ADMIN, 404: ["unknown_submission"], 409: ["not_waiting"]},
+)
+def front(submission_id: str) -> ResponseReturnValue:
     """Have a waiting submission judged next."""
     require_admin()
-    services().judge.owner_of(submission_id)
-    moved = verbs.move_to_front(services().queue, submission_id, now=services().now)
-    if moved is None:
-        raise ProblemError(409, "not_waiting", f"{submission_id} does not wait in the queue")
-    services().wakeup.notify()
-    return jsonify({"job_id": moved.job_id})
+    return jsonify({"job_id": move_to_front(submission_id)})

@@ -148,9 +148,21 @@ class StudentChange(Answer):
     homeworks: list[HomeworkChange]
 
 
-class StudentPage(Answer):
-    """A page of students; `next_cursor` is null on the last."""
+class StudentTotals(Answer):
+    """Over all students: how many gain, lose, cross 60 percent of all points in some homework."""
 
+    students: int
+    gain: int
+    lose: int
+    cross_60_up: int
+    cross_60_down: int
+    submissions_changed: int
+
+
+class StudentPage(Answer):
+    """A page of students; `next_cursor` is null on the last, `totals` on all but the first."""
+
+    totals: StudentTotals | None
     students: list[StudentChange]
     next_cursor: str | None
 

@@ -17,9 +17,9 @@ from api.schemas import (
     AbortBody,
     CaseBody,
     CompleteBody,
+    HeartbeatAnswer,
     HeartbeatBody,
     JobPayload,
-    LostJobs,
     NextJobQuery,
     RegisterBody,
     Registered,
@@ -35,6 +35,8 @@ from dispatch.wakeup import Interest
 
 COMPLETE_BYTES_MAX = 64 * 1024 * 1024
 TAG = "runners"
+ENDED_PROBLEMS = {404: ["unknown_job"], 409: ["lease_lost"], 503: ["landing_in_flight"]}
+LINK_REASONS = ["link_invalid", "link_expired"]
 
 log = structlog.get_logger("api")
 runners = Blueprint("runners", __name__, url_prefix="/runners")
@@ -42,16 +44,24 @@ files = Blueprint("files", __name__, url_prefix="/files")
 
 
 @runners.post("/register")
-@describe(TAG, body=RegisterBody, answers={201: Registered}, key=False, problems=(401,))
+@describe(
+    TAG,
+    body=RegisterBody,
+    answers={201: Registered},
+    key=False,
+    problems={401: ["unauthorized"], 429: ["too_many_failures"]},
+)
 def register() -> ResponseReturnValue:
     """Register a runner. The token in the answer is shown once."""
     settings = services().settings
     expected = settings.runner_registration_token
     if not expected:
         raise unauthorized("registration is closed")
+    services().guesses.require_left("register", request.remote_addr)
     fields = body.json_object()
     given = fields.get("registration_token")
     if isinstance(given, str) and not same_secret(given, expected):
+        services().guesses.failed("register", request.remote_addr)
         raise unauthorized("the registration token is not valid")
     wish = body.validated(RegisterBody, fields)
     runner, token = services().queue.runners.register(
@@ -78,16 +88,24 @@ def _number(value_s: float) -> float:
 
 
 @runners.post("/<rn>/heartbeat")
-@describe(TAG, body=HeartbeatBody, answers={200: LostJobs, 204: None})
+@describe(TAG, body=HeartbeatBody, answers={200: HeartbeatAnswer, 204: None})
 def heartbeat(rn: str) -> ResponseReturnValue:
     """Renew the leases of the listed jobs that this runner holds."""
-    runner = require_runner(rn)
+    runner = require_runner(rn, seen=True)
     beat = body.parse(HeartbeatBody)
-    verbs.renew_leases(services().queue, runner.runner_id, beat.active_job_ids, now=services().now)
-    if not beat.report_lost:
-        return "", 204
-    lost = verbs.lost_jobs(services().queue, runner.runner_id, beat.active_job_ids)
-    return jsonify({"lost_job_ids": lost})
+    holds_all = verbs.renew_leases(
+        services().queue, runner.runner_id, beat.active_job_ids, now=services().now
+    )
+    answer: dict[str, object] = {}
+    if beat.report_lost:
+        answer["lost_job_ids"] = (
+            []
+            if holds_all
+            else verbs.lost_jobs(services().queue, runner.runner_id, beat.active_job_ids)
+        )
+    if beat.report_drain:
+        answer["drain"] = runner.drain is not None
+    return jsonify(answer) if answer else ("", 204)
 
 
 @runners.get("/<rn>/next-job")
@@ -103,12 +121,14 @@ def next_job(rn: str) -> ResponseReturnValue:
     def look() -> Job | None:
         nonlocal waited
         services().maintain()
-        if waited and services().queue.runners.is_revoked(runner.runner_id):
+        # Much may have happened to a runner that waited.
+        current = services().queue.runners.get(runner.runner_id) if waited else runner
+        if current is None:
             raise unauthorized("the runner was revoked while it waited")
         waited = True
         return verbs.claim_next_job(
             services().queue,
-            runner,
+            current,
             hand_out=services().hand_out,
             now=services().now,
             claim_id=wish.claim_id,
@@ -155,7 +175,12 @@ def _link(kind: Kind, runner_id: str, job_id: str, object_: str) -> str:
 
 
 @runners.put("/<rn>/jobs/<jb>/complete")
-@describe(TAG, body=CompleteBody, answers={204: None}, problems=(404, 409))
+@describe(
+    TAG,
+    body=CompleteBody,
+    answers={204: None},
+    problems={400: ["invalid_result"], **ENDED_PROBLEMS},
+)
 def complete(rn: str, jb: str) -> ResponseReturnValue:
     """Land a result. At most 64 MiB of JSON."""
     runner = require_runner(rn)
@@ -181,11 +206,12 @@ def _case(case: CaseBody) -> CaseResult:
         stderr=case.stderr,
         exec_time_ms=case.execTime,
         memory_usage_kib=case.memoryUsage,
+        output_truncated=case.outputTruncated,
     )
 
 
 @runners.put("/<rn>/jobs/<jb>/abort")
-@describe(TAG, body=AbortBody, answers={202: None}, problems=(404, 409))
+@describe(TAG, body=AbortBody, answers={202: None}, problems=ENDED_PROBLEMS)
 def abort(rn: str, jb: str) -> ResponseReturnValue:
     """Give a job back."""
     runner = require_runner(rn)
@@ -225,7 +251,13 @@ def _ended(ended: Ended, job_id: str, *, success: int) -> ResponseReturnValue:
 
 
 @files.get("/code/<token>", endpoint="code")
-@describe(TAG, answers={200: None}, problems=(403, 404), key=False)
+@describe(
+    TAG,
+    answers={200: None},
+    streams="application/zip",
+    key=False,
+    problems={403: LINK_REASONS, 404: ["unknown_submission"]},
+)
 def code(token: str) -> ResponseReturnValue:
     """Send the code of a leased job, as a zip."""
     link = _in_force(token, "code")
@@ -234,7 +266,13 @@ def code(token: str) -> ResponseReturnValue:
 
 
 @files.get("/testdata/<token>", endpoint="testdata")
-@describe(TAG, answers={200: None, 304: None}, problems=(403, 404), key=False)
+@describe(
+    TAG,
+    answers={200: None, 304: None},
+    streams="application/zip",
+    key=False,
+    problems={403: LINK_REASONS, 404: ["unknown_testdata"]},
+)
 def testdata(token: str) -> ResponseReturnValue:
     """Send the test data handed out with a lease, as a zip, with its SHA-256 as `ETag`."""
     link = _in_force(token, "testdata")

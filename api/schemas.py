@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    RootModel,
     StringConstraints,
 )
 
@@ -64,12 +65,18 @@ def _moment(value: Any) -> datetime:
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_printable)]
+Name = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=200),
+    AfterValidator(_printable),
+    Field(json_schema_extra={"pattern": r"^[^\u0000-\u001f\u007f]*$"}),
+]
 UserName = Annotated[
     str,
     StringConstraints(min_length=1, max_length=100),
     AfterValidator(_printable),
     AfterValidator(_path_segment),
+    Field(json_schema_extra={"pattern": r"^(?!\.{1,2}$)[^/\u0000-\u001f\u007f]*$"}),
 ]
 Slug = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 ProblemId = Annotated[int, Field(ge=0, le=PROBLEM_ID_MAX)]
@@ -77,7 +84,15 @@ LanguageCode = Annotated[int, Field(ge=0, le=2, description="0 C, 1 C++, 2 Pytho
 Text = Annotated[str, AfterValidator(_valid_unicode)]
 Output = Annotated[str, BeforeValidator(_unicode)]
 Moment = Annotated[
-    datetime, BeforeValidator(_moment, json_schema_input_type=str), Field(description="RFC 3339")
+    datetime,
+    BeforeValidator(
+        _moment,
+        json_schema_input_type=Annotated[
+            str,
+            Field(pattern=f"^{_RFC3339.pattern}$", json_schema_extra={"format": "date-time"}),
+        ],
+    ),
+    Field(description="RFC 3339"),
 ]
 Measure = Annotated[int, Field(ge=-1, le=NUMBER_MAX)]
 CaseStatus = Literal["AC", "WA", "CE", "TLE", "MLE", "RE", "JE", "OLE"]
@@ -141,12 +156,16 @@ class HeartbeatBody(RunnerBody):
 
     active_job_ids: Annotated[list[Text], Field(max_length=1000)]
     report_lost: bool = False
+    report_drain: bool = False
 
 
-class LostJobs(Answer):
+class HeartbeatAnswer(Answer):
+    """What the runner asked to be told: each field is there if it was asked for."""
+
+    lost_job_ids: list[str] | None = None
     """Listed jobs that the runner does not hold."""
-
-    lost_job_ids: list[str]
+    drain: bool | None = None
+    """Whether the runner is to drain."""
 
 
 class NextJobQuery(BaseModel):
@@ -192,6 +211,7 @@ class CaseBody(RunnerBody):
     stderr: Output
     execTime: Measure
     memoryUsage: Measure
+    outputTruncated: bool = False
 
 
 class CompleteBody(RunnerBody):
@@ -331,7 +351,7 @@ class SubmissionsQuery(BaseModel):
     problem_id: ProblemId | None = None
     verdict: Literal["PENDING", "AC", "WA", "CE", "TLE", "MLE", "RE", "JE", "OLE"] | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
-    cursor: Annotated[str, StringConstraints(max_length=120)] | None = None
+    cursor: Annotated[str, StringConstraints(min_length=1, max_length=120)] | None = None
 
 
 class SubmissionPage(Answer):
@@ -446,14 +466,48 @@ class RejudgedAnswer(Answer):
     job_id: str
 
 
+class HeldJob(Answer):
+    """A job under a runner's lease. `since`: when that lease began, if still known."""
+
+    job_id: str
+    submission_id: str
+    since: datetime | None
+
+
+class DrainAnswer(Answer):
+    """Since when a runner has been asked to drain, and by whom."""
+
+    at: datetime
+    by: str
+
+
+class SetAsideAnswer(Answer):
+    """Since when a runner has been given no jobs, and why."""
+
+    at: datetime
+    why: str
+
+
 class RunnerAnswer(Answer):
-    """A registered runner."""
+    """A registered runner. `done`, `judge_errors` and `aborts` are of the last hour.
+
+    `resting`: it failed several times in a row, and others come first until it is known why.
+    """
 
     runner_id: str
     name: str
     last_seen: datetime
     alive: bool
     active_jobs: list[str]
+    registered_at: datetime
+    languages: list[int] | None
+    holds: list[HeldJob]
+    done: int
+    judge_errors: int
+    aborts: int
+    resting: bool
+    drain: DrainAnswer | None
+    set_aside: SetAsideAnswer | None
 
 
 class PauseBody(Body):
@@ -478,12 +532,25 @@ class QueueDepth(Answer):
     count: int
 
 
+class Throughput(Answer):
+    """Jobs landed per minute, over each of the last minutes."""
+
+    last_1_min: float
+    last_5_min: float
+    last_15_min: float
+
+
 class QueueAnswer(Answer):
     """The queue at a glance."""
 
     depth: list[QueueDepth]
     oldest_pending_age_s: float | None
+    landed_per_min: Throughput
     paused: PauseAnswer | None
+
+
+class Description(RootModel[dict[str, Any]]):
+    """The API's own description: an OpenAPI document."""
 
 
 class Health(Answer):

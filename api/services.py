@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from flask import Flask, current_app
 
+from api.guesses import Guesses
 from api.links import Links
 from api.ports import Judge
 from dispatch.clock import Clock
@@ -57,6 +58,7 @@ class Services:
     hand_out: HandOut
     now: Clock
     links: Links
+    guesses: Guesses
     waiters: Waiters
     wakeup: Wakeup
     feed: Feed

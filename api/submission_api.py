@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, assert_never
 
 import structlog
 from flask import Blueprint, Response, jsonify, request, url_for
@@ -29,12 +29,15 @@ from api.schemas import (
 from api.services import services
 from api.spec import describe
 from dispatch.contract import Verdict
+from dispatch.outlook import PLACES_MAX, Cause, Outlook, outlook
 from dispatch.records import Job
 from dispatch.states import State
 
 TAG = "submissions"
+UNKNOWN = {404: ["unknown_submission"]}
 SUBMIT_BYTES_MAX = 4 * 1024 * 1024
 FORM_FIELD_BYTES_MAX = 2 * 1024 * 1024
+LOGGED_CHARS_MAX = 100
 
 T = TypeVar("T")
 
@@ -43,7 +46,16 @@ submissions = Blueprint("submissions", __name__)
 
 
 @submissions.post("/submissions")
-@describe(TAG, form=SubmitDocumented, answers={201: SubmittedAnswer}, problems=(403, 404, 409))
+@describe(
+    TAG,
+    form=SubmitDocumented,
+    answers={201: SubmittedAnswer},
+    problems={
+        403: ["forbidden", "language_not_allowed", "homework_not_started"],
+        404: ["unknown_problem", "unknown_user"],
+        409: ["duplicate_submission"],
+    },
+)
 def submit() -> ResponseReturnValue:
     """Take a program in. Checks in this order: 401, 404, 400, 403, 409."""
     principal = require_principal()
@@ -68,7 +80,8 @@ def submit() -> ResponseReturnValue:
         log.info(
             "submit_refused",
             reason=getattr(refusal, "reason", type(refusal).__name__),
-            submission_id=submission_id,
+            # Whatever was sent as one.
+            submission_id=submission_id and submission_id[:LOGGED_CHARS_MAX],
             caller="admin" if principal.admin else principal.username,
         )
         raise
@@ -146,7 +159,7 @@ def _on_behalf_of(principal: Principal, username: str | None) -> str:
 
 
 @submissions.get("/submissions/<submission_id>")
-@describe(TAG, query=WaitQuery, answers={200: SubmissionAnswer}, problems=(404,))
+@describe(TAG, query=WaitQuery, answers={200: SubmissionAnswer}, problems=UNKNOWN)
 def read(submission_id: str) -> ResponseReturnValue:
     """Return a submission; with `wait`, hold the answer until there is a verdict."""
     principal = require_principal()
@@ -183,11 +196,32 @@ def waits_because(view: dict[str, Any], job: Job | None) -> str | None:
         return "It is being put into the queue."
     if job.state is not State.PENDING:
         return "It is being judged."
-    if services().queue.control.paused() is not None:
-        return "The queue is paused."
-    if not services().judge.is_ready(job.problem_id):
-        return "The problem's tasks and test data do not agree yet."
-    return "It waits for a free runner."
+    ready = services().judge.is_ready(job.problem_id)
+    return _sentence(outlook(services().queue, job, problem_ready=ready, now=services().now))
+
+
+def _sentence(found: Outlook) -> str:
+    match found.cause:
+        case Cause.PAUSED:
+            return "The queue is paused."
+        case Cause.NOT_READY:
+            return "The problem's tasks and test data do not agree yet."
+        case Cause.REJUDGE_HELD:
+            return "The rejudge it belongs to is on hold."
+        case Cause.NO_RUNNER_ALIVE:
+            return "No runner is alive."
+        case Cause.NO_RUNNER_FOR_LANGUAGE:
+            return "No runner that is alive takes its language."
+        case Cause.RUNNERS_KEPT_BACK:
+            return "The runners that take its language are set aside or drain."
+        case Cause.IN_LINE if found.ahead == 0:
+            return "It is the next in line for a free runner."
+        case Cause.IN_LINE if found.ahead >= PLACES_MAX:
+            return f"At least {PLACES_MAX} others are before it in line."
+        case Cause.IN_LINE:
+            return f"It is number {found.ahead + 1} in line."
+        case _:
+            assert_never(found.cause)
 
 
 def _job(job: Job, *, show_runners: bool) -> dict[str, Any]:
@@ -208,7 +242,12 @@ def _job(job: Job, *, show_runners: bool) -> dict[str, Any]:
 
 
 @submissions.get("/submissions")
-@describe(TAG, query=SubmissionsQuery, answers={200: SubmissionPage})
+@describe(
+    TAG,
+    query=SubmissionsQuery,
+    answers={200: SubmissionPage},
+    problems={403: ["forbidden"]},
+)
 def list_submissions() -> ResponseReturnValue:
     """List submissions, newest first. A student sees the student's own."""
     principal = require_principal()
@@ -234,7 +273,7 @@ def list_submissions() -> ResponseReturnValue:
 
 
 @submissions.get("/submissions/<submission_id>/code")
-@describe(TAG, answers={200: None}, problems=(404,))
+@describe(TAG, answers={200: None}, streams="application/zip", problems=UNKNOWN)
 def read_code(submission_id: str) -> ResponseReturnValue:
     """Send a submission's code, as a zip."""
     _require_readable(require_principal(), submission_id)
@@ -246,7 +285,12 @@ def read_code(submission_id: str) -> ResponseReturnValue:
 @submissions.get(
     "/submissions/<submission_id>/outputs/<int:task>/<int:case>/<any(stdout, stderr):stream>"
 )
-@describe(TAG, answers={200: None}, problems=(404,))
+@describe(
+    TAG,
+    answers={200: None},
+    streams="text/plain",
+    problems={404: ["unknown_submission", "unknown_output"]},
+)
 def read_output(
     submission_id: str, task: int, case: int, stream: Literal["stdout", "stderr"]
 ) -> ResponseReturnValue:
@@ -266,7 +310,7 @@ def _attachment(data: bytes, name: str, content_type: str) -> Response:
 
 
 @submissions.get("/users/<name>")
-@describe(TAG, answers={200: UserAnswer}, problems=(403, 404))
+@describe(TAG, answers={200: UserAnswer}, problems={403: ["forbidden"], 404: ["unknown_user"]})
 def read_user(name: str) -> ResponseReturnValue:
     """Return a user's counters."""
     principal = require_principal()
@@ -276,7 +320,7 @@ def read_user(name: str) -> ResponseReturnValue:
 
 
 @submissions.get("/homeworks/<homework_id>")
-@describe(TAG, answers={200: HomeworkAnswer}, problems=(404,))
+@describe(TAG, answers={200: HomeworkAnswer}, problems={404: ["unknown_homework"]})
 def read_homework(homework_id: str) -> ResponseReturnValue:
     """Return a homework with its standings; a student sees the student's own entry."""
     principal = require_principal()

@@ -1,1 +1,1 @@
-"""Measurements: ours beside their floor, in one run."""
+"""Measurements of the whole service beside floors and peers. `make bench` prints one table."""

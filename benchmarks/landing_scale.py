@@ -167,7 +167,13 @@ def submissions(
         }
 
 
-def furnish(bench: Bench, now: datetime) -> None:
+def furnish(
+    bench: Bench,
+    now: datetime,
+    *,
+    histories: Sequence[int] = HISTORIES,
+    classes: Sequence[int] = CLASSES,
+) -> None:
     """Make problems, users with their histories, and a homework for each class."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as testdata:
@@ -177,8 +183,8 @@ def furnish(bench: Bench, now: datetime) -> None:
     for problem_id in range(1, PROBLEMS + 1):
         problem.put_problem(problem_id, name="p", tasks=[task], allowed_languages=[0, 1, 2])
     problem.put_testdata(1, packed, now=now)
-    classmates = [f"classmate{number}" for number in range(max(CLASSES))]
-    measured = [username(history, size) for history in HISTORIES for size in CLASSES]
+    classmates = [f"classmate{number}" for number in range(max(classes))]
+    measured = [username(history, size) for history in histories for size in classes]
     counters = {"submission": 0, "AC_submission": 0, "AC_problem_ids": [], "version": 0}
     bench.insert(
         "users",
@@ -187,13 +193,13 @@ def furnish(bench: Bench, now: datetime) -> None:
         "users",
     )
     chance = random.Random(1)
-    for history in HISTORIES:
-        for size in CLASSES:
+    for history in histories:
+        for size in classes:
             name = username(history, size)
             documents = submissions(f"{name}-", [name], history, now, chance)
             bench.insert("submissions", documents, history, name)
-    for size in CLASSES:
-        members = [username(history, size) for history in HISTORIES]
+    for size in classes:
+        members = [username(history, size) for history in histories]
         settings = HomeworkSettings(
             name="hw",
             start=now - timedelta(days=400),

@@ -18,6 +18,7 @@ from werkzeug.exceptions import HTTPException
 from api.errors import RETRY_AFTER_S, ProblemError
 from console.blueprint import console
 from dispatch.job import Contended
+from logs import without_secrets
 
 log = structlog.get_logger("console")
 
@@ -42,13 +43,14 @@ def on_error(error: Exception) -> ResponseReturnValue:
     page = render_template(
         "console/error.html", status=status, title=HTTPStatus(status).phrase, detail=detail
     )
-    return page, status, {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+    headers = error.headers if isinstance(error, ProblemError) else {}
+    return page, status, {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else headers
 
 
 def _described(error: Exception) -> tuple[int, str]:
     match error:
         case ProblemError():
-            return error.status, error.detail
+            return error.status, without_secrets(error.detail)
         case HTTPException():
             status = error.code or 500
             return status, error.description or HTTPStatus(status).phrase
@@ -64,6 +66,6 @@ def _described(error: Exception) -> tuple[int, str]:
 def _domain_error(error: Exception) -> tuple[int, str]:
     for kind, status in current_app.extensions[DOMAIN_ERRORS].items():
         if isinstance(error, kind):
-            return status, str(getattr(error, "detail", "refused"))
+            return status, without_secrets(str(getattr(error, "detail", "refused")))
     log.error("unforeseen_error", method=request.method, path=request.path, exc_info=True)
     return 500, "This is the service's fault, not yours. It has been logged."

@@ -10,7 +10,7 @@ from flask.typing import ResponseReturnValue
 from api.services import services
 from console import chart
 from console.blueprint import console
-from console.runners import runner_rows
+from console.runners import runner_entries
 from dispatch import books
 
 LATELY = timedelta(minutes=5)
@@ -36,6 +36,6 @@ def overview() -> ResponseReturnValue:
         lately_min=LATELY // timedelta(minutes=1),
         chart=chart.draw([*books.samples_since(queue, now - chart.SPAN), current], now),
         box=(chart.WIDTH, chart.HEIGHT),
-        runners=runner_rows(),
+        runners=runner_entries(),
         latest=latest,
     )

@@ -10,6 +10,7 @@ from api.schemas import PauseBody
 from api.services import services
 from console.blueprint import console
 from console.notices import actor, after
+from dispatch import books
 from dispatch.states import State
 
 HEAD = 20
@@ -29,6 +30,7 @@ def queue() -> ResponseReturnValue:
         states=[state.value for state in (State.PENDING, State.LEASED, State.LANDING)],
         counts=counts,
         oldest_s=None if oldest is None else (now - oldest).total_seconds(),
+        throughput=books.throughput(kept, now),
         orphans=kept.jobs.orphans(now, kept.languages, (), HEAD),
         head=kept.jobs.pending(kept.languages, (), HEAD),
     )

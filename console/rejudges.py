@@ -1,15 +1,12 @@
-"""Bulk rejudges: starting one, watching it, and deciding what becomes of it.
-
-Guarantees: the pages are there exactly when the domain that was handed in can rejudge in bulk.
-"""
+"""Bulk rejudges: starting one, watching it, and deciding what becomes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal
 
-from flask import abort, render_template, request
+from flask import render_template, request
 from flask.typing import ResponseReturnValue
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -22,28 +19,10 @@ from console.notices import actor, after
 
 LISTED_MAX = 50
 ITEMS_MAX = 100
+STUDENTS_MAX = 50
 SETTLED = ("skipped", "cancelled", "done")
 """Counts of submissions with which a rejudge has nothing left to do."""
 Action = Literal["hold", "release", "cancel", "apply", "discard"]
-
-
-@runtime_checkable
-class Rejudging(Protocol):
-    """What the domain offers where it can rejudge in bulk."""
-
-    def start_rejudge(
-        self, *, filter: Mapping[str, Any], mode: Literal["replace", "preview"], by: str
-    ) -> dict[str, Any]: ...
-    def list_rejudges(self, limit: int) -> list[dict[str, Any]]: ...
-    def view_rejudge(self, rejudge_id: str) -> dict[str, Any]: ...
-    def rejudge_items(
-        self, rejudge_id: str, *, after: str | None, limit: int
-    ) -> tuple[list[dict[str, Any]], str | None]: ...
-    def hold_rejudge(self, rejudge_id: str) -> None: ...
-    def release_rejudge(self, rejudge_id: str) -> None: ...
-    def cancel_rejudge(self, rejudge_id: str) -> None: ...
-    def apply_rejudge(self, rejudge_id: str) -> None: ...
-    def discard_rejudge(self, rejudge_id: str) -> None: ...
 
 
 def _utc(value: Any) -> Any:
@@ -73,23 +52,10 @@ class Wish(BaseModel):
     until: Moment | None = None
 
 
-def backend() -> Rejudging | None:
-    """Return the domain if it can rejudge in bulk."""
-    judge = services().judge
-    return judge if isinstance(judge, Rejudging) else None
-
-
-def _required() -> Rejudging:
-    judge = backend()
-    if judge is None:
-        abort(404, "This service does not rejudge in bulk.")
-    return judge
-
-
 @console.get("/rejudges")
 def rejudges() -> ResponseReturnValue:
     """List the bulk rejudges, newest first, with the form that starts one."""
-    found = _required().list_rejudges(LISTED_MAX)
+    found = services().judge.list_rejudges(LISTED_MAX)
     rows = [{**row, "settled": _settled(row)} for row in found]
     return render_template("console/rejudges.html", rows=rows, limit=LISTED_MAX)
 
@@ -97,7 +63,7 @@ def rejudges() -> ResponseReturnValue:
 @console.post("/rejudges")
 def start_rejudge() -> ResponseReturnValue:
     """Start a bulk rejudge of what the form says."""
-    judge = _required()
+    judge = services().judge
     given = {name: value.strip() for name, value in request.form.items()}
     mode: Literal["replace", "preview"] = "preview" if given.get("mode") == "preview" else "replace"
     filled = {name: given[name] for name in Wish.model_fields if given.get(name)}
@@ -112,7 +78,7 @@ def start_rejudge() -> ResponseReturnValue:
 @console.get("/rejudges/<rejudge_id>")
 def rejudge_report(rejudge_id: str) -> ResponseReturnValue:
     """Show how far a bulk rejudge is and what it changes."""
-    judge = _required()
+    judge = services().judge
     view = judge.view_rejudge(rejudge_id)
     items, cursor = judge.rejudge_items(
         rejudge_id, after=request.args.get("after") or None, limit=ITEMS_MAX
@@ -122,10 +88,26 @@ def rejudge_report(rejudge_id: str) -> ResponseReturnValue:
     )
 
 
+@console.get("/rejudges/<rejudge_id>/students")
+def rejudge_students(rejudge_id: str) -> ResponseReturnValue:
+    """Show what a bulk rejudge changes for each student; first, for how many."""
+    judge = services().judge
+    cursor = request.args.get("after") or None
+    students, following = judge.rejudge_students(rejudge_id, after=cursor, limit=STUDENTS_MAX)
+    return render_template(
+        "console/rejudge_students.html",
+        view=judge.view_rejudge(rejudge_id),
+        # Looks at every student: once is enough for somebody who turns pages.
+        totals=None if cursor else judge.rejudge_totals(rejudge_id),
+        students=students,
+        cursor=following,
+    )
+
+
 @console.post("/rejudges/<rejudge_id>/<any(hold, release, cancel, apply, discard):action>")
 def act_on_rejudge(rejudge_id: str, action: Action) -> ResponseReturnValue:
     """Hold, release, cancel, apply or discard a bulk rejudge."""
-    judge = _required()
+    judge = services().judge
     match action:
         case "hold":
             judge.hold_rejudge(rejudge_id)

@@ -1,8 +1,7 @@
-"""The runners: who is there, what each holds and since when; revoking one."""
+"""The runners: what each holds and did lately; draining, reinstating and revoking one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from flask import abort, render_template
@@ -10,34 +9,17 @@ from flask.typing import ResponseReturnValue
 
 from api.services import services
 from console.blueprint import console
-from console.notices import after
+from console.notices import actor, after
 from dispatch import books
-from dispatch.books import Held
-from dispatch.runner import Runner
+from dispatch.books import RunnerEntry
+
+UNKNOWN = "There is no such runner, or it is revoked already."
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunnerRow:
-    """A runner as a page shows it."""
-
-    runner: Runner
-    alive: bool
-    held: tuple[Held, ...]
-
-
-def runner_rows() -> list[RunnerRow]:
+def runner_entries() -> list[RunnerEntry]:
     """Return the runners in force, those alive first."""
-    queue, now = services().queue, services().now()
-    held = books.held_jobs(queue)
-    rows = [
-        RunnerRow(
-            runner=runner,
-            alive=queue.runners.is_alive(runner, now=now),
-            held=tuple(held.get(runner.runner_id, ())),
-        )
-        for runner in queue.runners.list(now=now)
-    ]
-    return sorted(rows, key=lambda row: not row.alive)
+    entries = books.runner_entries(services().queue, services().now)
+    return sorted(entries, key=lambda entry: not entry.alive)
 
 
 def runner_names() -> dict[str, str]:
@@ -49,12 +31,30 @@ def runner_names() -> dict[str, str]:
 @console.get("/runners")
 def runners() -> ResponseReturnValue:
     """Show the runners."""
-    return render_template("console/runners.html", runners=runner_rows())
+    return render_template("console/runners.html", runners=runner_entries())
 
 
 @console.post("/runners/<runner_id>/revoke")
 def revoke(runner_id: str) -> ResponseReturnValue:
     """Refuse a runner's token from now on."""
     if not services().queue.runners.revoke(runner_id, now=services().now()):
-        abort(404, "There is no such runner, or it is revoked already.")
+        abort(404, UNKNOWN)
     return after("revoked", "console.runners")
+
+
+@console.post("/runners/<runner_id>/drain")
+def drain(runner_id: str) -> ResponseReturnValue:
+    """Give the runner no more jobs, and tell it to end."""
+    queue, now = services().queue, services().now()
+    if not queue.runners.ask_to_drain(runner_id, by=actor(), now=now):
+        abort(404, UNKNOWN)
+    return after("asked-to-drain", "console.runners")
+
+
+@console.post("/runners/<runner_id>/reinstate")
+def reinstate(runner_id: str) -> ResponseReturnValue:
+    """Give the runner jobs again."""
+    if not services().queue.runners.reinstate(runner_id):
+        abort(404, UNKNOWN)
+    services().wakeup.notify()
+    return after("reinstated", "console.runners")

@@ -33,12 +33,14 @@ def sign_in() -> ResponseReturnValue:
 def take_key() -> ResponseReturnValue:
     """Begin a session, if the key is an admin's."""
     request.max_content_length = FORM_BYTES_MAX
+    services().guesses.require_left("sign_in", request.remote_addr)
     session.require_form_token(session.visit())
     key = request.form.get("key", "").strip()
     token = None
     if key.isascii() and len(key) <= KEY_CHARS_MAX:
         token = services().judge.start_console_session(key)
     if token is None:
+        services().guesses.failed("sign_in", request.remote_addr)
         log.warning("console_sign_in_refused", address=request.remote_addr)
         return _form(wrong=True)
     log.info("console_signed_in", address=request.remote_addr)

@@ -10,6 +10,7 @@ from flask.typing import ResponseReturnValue
 from api import body
 from api.errors import invalid
 from api.export_api import SubmissionsCsvQuery, SubmissionsFilter, submissions_export
+from api.front import move_to_front
 from api.schemas import SubmissionsQuery, status_of
 from api.services import services
 from api.submission_api import waits_because
@@ -18,6 +19,7 @@ from console.notices import after
 from console.outputs import read_source
 from console.runners import runner_names
 from dispatch.contract import Verdict
+from dispatch.states import State
 
 NOT_FILTERS = ("did",)
 PAGE_ROWS = 50
@@ -88,6 +90,8 @@ def submission(submission_id: str) -> ResponseReturnValue:
         pending=view["status"] == Verdict.PENDING,
         job=job,
         waits_because=waits_because(view, job),
+        waits=job is not None and job.state is State.PENDING,
+        can_cancel=services().judge.can_cancel_submission(submission_id),
         names=runner_names(),
         source=read_source(submission_id),
     )
@@ -101,3 +105,20 @@ def rejudge(submission_id: str) -> ResponseReturnValue:
     if request.form.get("back") == "judge-errors":
         return after("rejudge", "console.judge_errors")
     return after("rejudge", "console.submission", submission_id=submission_id)
+
+
+@console.post("/submissions/<submission_id>/cancel")
+def cancel(submission_id: str) -> ResponseReturnValue:
+    """Take the submission's rejudge back; its earlier result stands."""
+    services().judge.cancel_submission(submission_id)
+    services().wakeup.notify()
+    return after("cancelled", "console.submission", submission_id=submission_id)
+
+
+@console.post("/submissions/<submission_id>/front")
+def front(submission_id: str) -> ResponseReturnValue:
+    """Have a waiting submission judged next; go back to the page that the button is on."""
+    move_to_front(submission_id)
+    if request.form.get("back") == "queue":
+        return after("front", "console.queue")
+    return after("front", "console.submission", submission_id=submission_id)

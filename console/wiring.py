@@ -29,14 +29,13 @@ from console.notices import notice
 from console.session import current_session, form_token
 from dispatch.control import Pause
 
-REJUDGES = "console.rejudges"
 NAVIGATION = (
     ("console.overview", "Overview"),
     ("console.queue", "Queue"),
     ("console.runners", "Runners"),
     ("console.submissions", "Submissions"),
     ("console.judge_errors", "Judge errors"),
-    (REJUDGES, "Rejudges"),
+    ("console.rejudges", "Rejudges"),
     ("console.homeworks", "Homeworks"),
 )
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -59,18 +58,13 @@ def helpers() -> dict[str, object]:
     """Return what the templates call."""
     return {
         "form_token": form_token,
-        "navigation": _navigation(),
+        "navigation": NAVIGATION,
         "notice": notice,
         "session": current_session,
         "pause": _pause,
         "now": services().now,
         "words": words,
     }
-
-
-def _navigation() -> list[tuple[str, str]]:
-    there = rejudges.backend() is not None
-    return [entry for entry in NAVIGATION if entry[0] != REJUDGES or there]
 
 
 def _pause() -> Pause | None:

@@ -46,6 +46,8 @@ EVENT_WORDS = {
     states.EXHAUST_ENDS.event: "Ended without a result of its last attempt",
     states.REJUDGE.event: "Rejudge, with a new job",
     states.REJUDGE_PENDING.event: "Rejudge asked for while it waited",
+    states.CANCEL.event: "Rejudge taken back",
+    states.MOVE_TO_FRONT.event: "Moved to the front",
 }
 CONTROL_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"} | {
     0x7F: 0x2421

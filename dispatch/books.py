@@ -15,13 +15,20 @@ from pymongo import WriteConcern
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
-from dispatch import states
+from dispatch import states, watch
+from dispatch.clock import Clock
+from dispatch.health import Kind
 from dispatch.queue import Queue
 from dispatch.records import Job
-from dispatch.states import State
+from dispatch.runner import Runner
+from dispatch.states import Outcome, State
 
+LATELY = timedelta(hours=1)
 SAMPLES_KEPT = timedelta(days=1)
 HELD_JOBS_MAX = 2_000
+THROUGHPUT_MIN = (1, 5, 15)
+"""Over how many of the last minutes the throughput is told."""
+_LANDED = [Outcome.VERDICT.value, Outcome.JUDGE_ERROR.value]
 _LEASED = {states.CLAIM.event, states.RECLAIM.event}
 
 
@@ -56,6 +63,52 @@ def held_jobs(queue: Queue) -> dict[str, list[Held]]:
     return held
 
 
+def done_by_runner(queue: Queue, since: datetime) -> dict[str, int]:
+    """Return runner id to how many jobs it judged after `since`, rejudged ones left out."""
+    found = queue.jobs.jobs.aggregate(
+        [
+            {"$match": {"done_at": {"$gt": since}, "outcome": Outcome.VERDICT.value}},
+            {"$group": {"_id": "$leased_by", "done": {"$sum": 1}}},
+        ]
+    )
+    return {group["_id"]: group["done"] for group in found if group["_id"] is not None}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunnerEntry:
+    """A runner as people see it. `done`, `judge_errors` and `aborts` are of the last hour."""
+
+    runner: Runner
+    alive: bool
+    resting: bool
+    held: tuple[Held, ...]
+    done: int
+    judge_errors: int
+    aborts: int
+
+
+def runner_entries(queue: Queue, now: Clock) -> list[RunnerEntry]:
+    """Return the runners in force, the longest registered first."""
+    at = now()
+    held, done = held_jobs(queue), done_by_runner(queue, at - LATELY)
+    return [
+        RunnerEntry(
+            runner=runner,
+            alive=queue.runners.is_alive(runner, now=at),
+            resting=watch.rests(queue, runner, now=now),
+            held=tuple(held.get(runner.runner_id, ())),
+            done=done.get(runner.runner_id, 0),
+            judge_errors=_lately(runner, at, {Kind.JUDGE_ERROR}),
+            aborts=_lately(runner, at, {Kind.DRAIN, Kind.PREP_FAILED, Kind.REJECTED}),
+        )
+        for runner in queue.runners.list(now=at)
+    ]
+
+
+def _lately(runner: Runner, at: datetime, kinds: set[Kind]) -> int:
+    return sum(trouble.kind in kinds and trouble.at > at - LATELY for trouble in runner.troubles)
+
+
 def _leased_at(job: Job) -> datetime | None:
     for entry in reversed(job.history):
         if entry["event"] in _LEASED and entry.get("runner_id") == job.leased_by:
@@ -73,9 +126,10 @@ def create_indexes(queue: Queue) -> None:
         expireAfterSeconds=int(SAMPLES_KEPT.total_seconds()),
     )
     queue.jobs.jobs.create_index(
-        # Jobs done lately, for the throughput: the done ones are most of the collection.
-        "done_at",
-        name="done_at",
+        # Jobs that landed lately, for the throughput: the done ones are most of the collection.
+        # With the outcome, so that counting reads the index alone.
+        [("done_at", 1), ("outcome", 1)],
+        name="ended",
         partialFilterExpression={"done_at": {"$exists": True}},
     )
 
@@ -115,8 +169,19 @@ def take_sample(queue: Queue, now: datetime) -> Sample:
 
 
 def done_since(queue: Queue, since: datetime) -> int:
-    """Return how many jobs were done after `since` and have not been rejudged from then on."""
-    return queue.jobs.jobs.count_documents({"done_at": {"$gt": since}})
+    """Return how many jobs landed after `since` and have not been rejudged from then on."""
+    return queue.jobs.jobs.count_documents({"done_at": {"$gt": since}, "outcome": {"$in": _LANDED}})
+
+
+def throughput(queue: Queue, now: datetime) -> dict[int, float]:
+    """Return minutes to jobs landed per minute, over each of the last `THROUGHPUT_MIN` minutes.
+
+    What was rejudged since is not counted: its job is another one by now.
+    """
+    counted = {
+        minutes: done_since(queue, now - timedelta(minutes=minutes)) for minutes in THROUGHPUT_MIN
+    }
+    return {minutes: round(landed / minutes, 2) for minutes, landed in counted.items()}
 
 
 def samples_since(queue: Queue, since: datetime) -> Sequence[Sample]:

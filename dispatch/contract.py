@@ -81,7 +81,10 @@ class HandedOut:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaseResult:
-    """What a runner reports of one case. Times in ms, memory in KiB, -1 where unknown."""
+    """What a runner reports of one case. Times in ms, memory in KiB, -1 where unknown.
+
+    `output_truncated`: the program printed more than the runner sent.
+    """
 
     status: Verdict
     exit_code: int
@@ -89,6 +92,7 @@ class CaseResult:
     stderr: str
     exec_time_ms: int
     memory_usage_kib: int
+    output_truncated: bool = False
 
 
 JudgeResult = Sequence[Sequence[CaseResult]]

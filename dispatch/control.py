@@ -5,6 +5,7 @@ Guarantees: one document; without it the queue runs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from pymongo.database import Database
 
 from dispatch.indexes import DURABLE
 
+COLLECTION = "dispatch_control"
 QUEUE = "queue"
 
 
@@ -37,9 +39,7 @@ class ControlStore:
     """The `dispatch_control` collection."""
 
     def __init__(self, database: Database[dict[str, Any]]) -> None:
-        self._control = database.get_collection("dispatch_control").with_options(
-            write_concern=DURABLE
-        )
+        self._control = database.get_collection(COLLECTION).with_options(write_concern=DURABLE)
 
     def pause(self, *, by: str, why: str, now: datetime) -> None:
         """Hand out nothing until `resume`. Repeating it replaces the note."""
@@ -67,9 +67,13 @@ class ControlStore:
 
     def read(self) -> Switches:
         """Return the switches as they stand."""
-        document = self._control.find_one({"_id": QUEUE}) or {}
-        paused = document.get("paused")
-        return Switches(
-            paused=None if paused is None else Pause(**paused),
-            held_rejudges=tuple(document.get("held_rejudges", ())),
-        )
+        return switches(self._control.find_one({"_id": QUEUE}) or {})
+
+
+def switches(document: Mapping[str, Any]) -> Switches:
+    """Read the switches off their document."""
+    paused = document.get("paused")
+    return Switches(
+        paused=None if paused is None else Pause(**paused),
+        held_rejudges=tuple(document.get("held_rejudges", ())),
+    )

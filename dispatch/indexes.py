@@ -7,6 +7,9 @@ from pymongo import ASCENDING, DESCENDING, IndexModel, WriteConcern
 DURABLE = WriteConcern("majority", j=True, wtimeout=10_000)
 """Acknowledged means on the disks of a majority: a failover loses no claim and no landing."""
 
+OUTGROWN = ("held_by",)
+"""Names of indexes that an older version made and a newer one of the same use replaced."""
+
 INDEXES = [
     # Resends and aborts name the job, not the submission. Unique: a job id is one job.
     IndexModel([("job_id", ASCENDING)], name="job_id", unique=True),
@@ -20,6 +23,12 @@ INDEXES = [
         ],
         name="line",
     ),
+    # The longest waiting one. Of what waits alone: the others need not keep it up to date.
+    IndexModel(
+        [("state", ASCENDING), ("queued_at", ASCENDING)],
+        name="oldest",
+        partialFilterExpression={"state": "pending"},
+    ),
     # Reclaim and exhaustion: a seek to the leases whose deadline has passed or is absent.
     IndexModel([("state", ASCENDING), ("lease_deadline", ASCENDING)], name="deadlines"),
     # A late complete of a replaced job is told so.
@@ -32,8 +41,10 @@ INDEXES = [
         unique=True,
         partialFilterExpression={"claim_id": {"$type": "string"}},
     ),
-    # What a runner holds now, for heartbeats and lists.
-    IndexModel([("leased_by", ASCENDING), ("state", ASCENDING)], name="held_by"),
+    # What a runner holds now, for heartbeats and lists; when it last judged something.
+    IndexModel(
+        [("leased_by", ASCENDING), ("state", ASCENDING), ("done_at", ASCENDING)], name="by_runner"
+    ),
     # Rejudges whose mark on the submission is still missing.
     IndexModel(
         [("mark_due", ASCENDING)],

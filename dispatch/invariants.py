@@ -233,10 +233,14 @@ def _check_attempts(last: Document, entry: Document) -> Iterator[tuple[str, str]
         allowed = {was + 1}
     elif event == states.REJUDGE.event:
         allowed = {0}
-    elif event == states.ABORT.event and entry.get("note") == "drain":
+    elif event == states.ABORT.event and _refunds(entry.get("note") or ""):
         allowed = {was, was - 1}
     if is_ not in allowed:
         yield "I5", f"{event} took the attempts from {was} to {is_}"
+
+
+def _refunds(note: str) -> bool:
+    return note == states.DRAIN or note.endswith(states.REFUNDED)
 
 
 def _target(entry: Document) -> State | None:

@@ -14,6 +14,7 @@ from typing import assert_never
 
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
+from dispatch import watch
 from dispatch.clock import Clock
 from dispatch.contract import (
     HandedOut,
@@ -22,9 +23,12 @@ from dispatch.contract import (
     JudgeResult,
     Landed,
     ProcessResult,
+    Verdict,
     new_job_id,
 )
 from dispatch.events import emit
+from dispatch.glance import Glance, glance
+from dispatch.health import Kind
 from dispatch.lease import deadline_passed
 from dispatch.queue import Queue
 from dispatch.records import Job
@@ -233,21 +237,32 @@ def claim_next_job(
     Asked again with the same `claim_id`, the runner gets the same job under the same lease, as
     long as it holds it. None: nothing to do (or paused, or nothing it may have).
     """
-    if claim_id is not None:
-        taken = queue.jobs.by_claim_id(runner.runner_id, claim_id)
-        if taken is not None:
-            return _still_leased(taken, now)
-    switches = queue.control.read()
-    if switches.paused is not None:
+    # A wish that was granted is granted again, also to a runner that may have nothing new.
+    languages = watch.languages_for(
+        queue,
+        runner,
+        tuple(
+            language
+            for language in queue.languages
+            if runner.languages is None or language in runner.languages
+        ),
+        now=now,
+    )
+    seen = glance(
+        queue,
+        runner_id=runner.runner_id,
+        claim_id=claim_id,
+        languages=languages,
+        now=now(),
+        limit=CANDIDATES_MAX,
+    )
+    if seen.taken is not None:
+        return _still_leased(seen.taken, now)
+    if seen.switches.paused is not None:
         return None
-    languages = [
-        language
-        for language in queue.languages
-        if runner.languages is None or language in runner.languages
-    ]
     ready = _Readiness(hand_out)
     put_off: list[tuple[Job, HandedOut]] = []
-    for job, handed_out in _candidates(queue, languages, switches.held_rejudges, ready, now):
+    for job, handed_out in _candidates(queue, languages, seen, ready, now):
         if _prefers_others(queue, job, runner, now):
             put_off.append((job, handed_out))
             continue
@@ -280,13 +295,10 @@ class _Readiness:
 
 
 def _candidates(
-    queue: Queue,
-    languages: Sequence[int],
-    held_rejudges: Sequence[str],
-    ready: _Readiness,
-    now: Clock,
+    queue: Queue, languages: Sequence[int], seen: Glance, ready: _Readiness, now: Clock
 ) -> Iterator[tuple[Job, HandedOut]]:
     """Yield claimable jobs in order. Jobs of problems that are not ready do not block the line."""
+    held_rejudges = seen.switches.held_rejudges
 
     def orphans(without: list[int]) -> list[Job]:
         return queue.jobs.orphans(now(), languages, without, CANDIDATES_MAX)
@@ -300,17 +312,22 @@ def _candidates(
             held_priority=PRIORITY_BULK_REJUDGE,
         )
 
-    finders: tuple[Callable[[list[int]], list[Job]], ...] = (orphans, pending)
-    for find in finders:
+    # Held rejudges are rare, and the glance did not know which they are.
+    head = pending([]) if held_rejudges else seen.pending
+    finders: tuple[tuple[list[Job], Callable[[list[int]], list[Job]]], ...] = (
+        (seen.orphans, orphans),
+        (head, pending),
+    )
+    for jobs, look_further in finders:
         for _ in range(ROUNDS_MAX):
             without = ready.not_ready()
-            jobs = find(without)
             for job in jobs:
                 handed_out = ready(job.problem_id)
                 if handed_out is not None:
                     yield job, handed_out
             if len(jobs) < CANDIDATES_MAX or ready.not_ready() == without:
                 break
+            jobs = look_further(ready.not_ready())
 
 
 def _prefers_others(queue: Queue, job: Job, runner: Runner, now: Clock) -> bool:
@@ -350,6 +367,8 @@ def _try_claim(
             raise
         return queue.jobs.by_claim_id(runner.runner_id, claim_id)
     if leased is not None:
+        if edge == queue.jobs.reclaim:
+            watch.lost(queue, job, now=now)
         emit(
             "claim" if edge == queue.jobs.claim else "reclaim",
             submission_id=leased.submission_id,
@@ -366,10 +385,13 @@ def _still_leased(job: Job, now: Clock) -> Job | None:
     return job if held else None
 
 
-def renew_leases(queue: Queue, runner_id: str, job_ids: Sequence[str], *, now: Clock) -> None:
-    """Renew the leases on those of `job_ids` that the runner holds; ignore the others."""
-    if job_ids:
-        queue.jobs.renew(runner_id, job_ids, now())
+def renew_leases(queue: Queue, runner_id: str, job_ids: Sequence[str], *, now: Clock) -> bool:
+    """Renew the leases on those of `job_ids` that the runner holds; ignore the others.
+
+    Tell whether it holds them all.
+    """
+    distinct = list(dict.fromkeys(job_ids))
+    return not distinct or queue.jobs.renew(runner_id, distinct, now()) == len(distinct)
 
 
 def lost_jobs(queue: Queue, runner_id: str, job_ids: Sequence[str]) -> list[str]:
@@ -448,6 +470,8 @@ def _land(
             runner_id=runner_id,
             outcome=done.outcome,
         )
+        gave_up = any(case.status is Verdict.JE for cases in tasks for case in cases)
+        watch.landed(queue, runner_id, done, judge_error=gave_up, now=now)
         return Ended.LANDED
     # Not ours to end any more: look again, once. A landing begun again by a resend of ours says
     # 503, and that resend, or the next, gives the final answer.
@@ -508,11 +532,13 @@ def abort_job(
 ) -> Ended:
     """Take a job back from its holder: to the tail of its line, or, at the limit, to a judge error.
 
-    `reason` "drain" refunds the attempt its claim cost (a bounded number of times per job).
+    `reason` "drain" refunds the attempt its claim cost (a bounded number of times per job). So
+    does any reason from a runner that is set aside: its failures are known not to be the job's.
 
     Raises:
         Contended: other transitions won every race.
     """
+    refunds = reason == Kind.DRAIN or queue.runners.is_set_aside(runner_id)
     for _ in range(ROUNDS_MAX):
         job = queue.jobs.by_job_id(job_id)
         if job is not None and _repeats(job, runner_id, reason, lease_token):
@@ -523,9 +549,9 @@ def abort_job(
         if job is None:
             continue
         returned = None
-        if reason == "drain":
+        if refunds:
             returned = queue.jobs.abort_refunded(
-                job, runner_id=runner_id, lease_token=lease_token, now=now()
+                job, runner_id=runner_id, lease_token=lease_token, reason=reason, now=now()
             )
         if returned is None:
             returned = queue.jobs.abort_counted(
@@ -541,11 +567,13 @@ def abort_job(
                 reason=reason,
                 attempts=returned.attempts,
             )
+            watch.gave_back(queue, runner_id, job_id, reason, now=now)
             return Ended.GIVEN_BACK
         landing = queue.jobs.begin_exhaust_by_abort(
             job, runner_id=runner_id, lease_token=lease_token, reason=reason, now=now()
         )
         if landing is not None:
+            watch.gave_back(queue, runner_id, job_id, reason, now=now)
             _land_judge_error(queue, landing, process_result, now)
             return Ended.EXHAUSTED
     raise Contended(f"job {job_id} keeps changing")
@@ -613,6 +641,7 @@ def sweep(queue: Queue, *, process_result: ProcessResult, now: Clock) -> int:
     for job in queue.jobs.exhausted(now(), EXHAUSTED_MAX):
         landing = queue.jobs.begin_exhaust(job, now=now())
         if landing is not None:
+            watch.lost(queue, job, now=now)
             ended += _land_judge_error(queue, landing, process_result, now)
     return ended
 
@@ -637,6 +666,7 @@ def _land_judge_error(
         emit("exhaust_dropped", **ids)
         return False
     emit("exhaust_ends", **ids, outcome=done.outcome)
+    watch.exhausted(queue, done)
     return True
 
 

@@ -15,16 +15,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from pymongo import IndexModel, WriteConcern
+from pymongo import IndexModel, ReturnDocument, WriteConcern
 from pymongo.database import Database
 from ulid import ULID
 
+from dispatch.health import TROUBLES_KEPT, Kind, Settled, Trouble
 from dispatch.indexes import DURABLE
 
 TOKEN_PREFIX = "rk_"  # noqa: S105 - what tokens start with, not a token
 UNSEEN_MAX = timedelta(days=7)
-TOUCH_EVERY = timedelta(seconds=5)
-"""`last_seen` is written at most this often: polls stay reads."""
+TOUCHES_A_LIFE = 2
+"""How often a poll notes that its runner was seen, within the time that it counts as alive: a
+runner that also sends heartbeats is noted by those, and its polls stay reads."""
 
 INDEXES = [
     # Forgets identities that are not seen any more.
@@ -32,6 +34,22 @@ INDEXES = [
         [("last_seen", 1)], name="unseen", expireAfterSeconds=int(UNSEEN_MAX.total_seconds())
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetAside:
+    """Since when, and why, a runner gets no jobs until an admin reinstates it."""
+
+    at: datetime
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drain:
+    """Since when a runner has been asked to drain, and by whom."""
+
+    at: datetime
+    by: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +61,10 @@ class Runner:
     languages: tuple[int, ...] | None
     registered_at: datetime
     last_seen: datetime
+    set_aside: SetAside | None = None
+    drain: Drain | None = None
+    troubles: tuple[Trouble, ...] = ()
+    """Jobs that came to nothing in its hands, the oldest first."""
 
 
 class RunnerStore:
@@ -95,9 +117,24 @@ class RunnerStore:
             return None
         if document.get("revoked_at") is not None or document["last_seen"] <= now - UNSEEN_MAX:
             return None
-        if document["last_seen"] <= now - TOUCH_EVERY:
+        if document["last_seen"] <= now - self._alive / TOUCHES_A_LIFE:
             self._soft.update_one({"_id": runner_id}, {"$max": {"last_seen": now}})
         return _runner(document)
+
+    def greet(self, runner_id: str, token: str, *, now: datetime) -> Runner | None:
+        """Do as `verify`, and note that the runner was seen, in one request."""
+        document = self._soft.find_one_and_update(
+            {
+                "_id": runner_id,
+                # Of tokens only digests are compared: how long that takes tells nothing of one.
+                "token_sha256": _digest(token),
+                "revoked_at": None,
+                "last_seen": {"$gt": now - UNSEEN_MAX},
+            },
+            {"$max": {"last_seen": now}},
+            return_document=ReturnDocument.AFTER,
+        )
+        return None if document is None else _runner(document)
 
     def revoke(self, runner_id: str, *, now: datetime) -> bool:
         """Refuse the runner's token from now on; its leases end by themselves. Tell if known."""
@@ -112,6 +149,53 @@ class RunnerStore:
         """Tell whether the runner is revoked or unknown."""
         return self._runners.find_one({"_id": runner_id, "revoked_at": None}, {"_id": 1}) is None
 
+    def get(self, runner_id: str) -> Runner | None:
+        """Return the runner as it stands; None: revoked or unknown."""
+        document = self._runners.find_one({"_id": runner_id, "revoked_at": None})
+        return None if document is None else _runner(document)
+
+    def ask_to_drain(self, runner_id: str, *, by: str, now: datetime) -> bool:
+        """Give the runner no more jobs, and tell it so when it asks. Tell if it is known."""
+        asked = {"drain": {"at": now, "by": by}}
+        return self._change(runner_id, {"$set": asked})
+
+    def reinstate(self, runner_id: str) -> bool:
+        """Give it jobs again, whyever it had none; its failures are forgotten. Tell if known."""
+        return self._change(runner_id, {"$unset": {"drain": "", "set_aside": "", "troubles": ""}})
+
+    def _change(self, runner_id: str, update: dict[str, Any]) -> bool:
+        changed = self._runners.update_one({"_id": runner_id, "revoked_at": None}, update)
+        return changed.matched_count == 1
+
+    def set_aside(self, runner_id: str, *, why: str, now: datetime) -> bool:
+        """Give it no more jobs until it is reinstated. Tell whether this was news."""
+        changed = self._runners.update_one(
+            {"_id": runner_id, "set_aside": None}, {"$set": {"set_aside": {"at": now, "why": why}}}
+        )
+        return changed.modified_count == 1
+
+    def is_set_aside(self, runner_id: str) -> bool:
+        """Tell whether the runner is set aside."""
+        aside = {"_id": runner_id, "set_aside": {"$ne": None}}
+        return self._runners.find_one(aside, {"_id": 1}) is not None
+
+    def note_trouble(self, runner_id: str, *, kind: Kind, job_id: str, now: datetime) -> None:
+        """Note a job that came to nothing in the runner's hands."""
+        trouble = {"at": now, "job_id": job_id, "kind": kind.value}
+        self._soft.update_one(
+            {"_id": runner_id},
+            {"$push": {"troubles": {"$each": [trouble], "$slice": -TROUBLES_KEPT}}},
+        )
+
+    def settle(self, runner_id: str, job_id: str, settled: Settled) -> Runner | None:
+        """Note whose fault the runner's trouble with that job was; None: it had none."""
+        document = self._soft.find_one_and_update(
+            {"_id": runner_id, "troubles.job_id": job_id},
+            {"$set": {"troubles.$.settled": settled.value}},
+            return_document=ReturnDocument.AFTER,
+        )
+        return None if document is None else _runner(document)
+
     def list(self, *, now: datetime) -> list[Runner]:
         """Return the runners in force, the longest registered first."""
         found = self._runners.find(
@@ -124,11 +208,13 @@ class RunnerStore:
         return runner.last_seen > now - self._alive
 
     def other_alive(self, but: Sequence[str], language: int, *, now: datetime) -> bool:
-        """Tell whether a runner not in `but` that can judge `language` was seen lately."""
+        """Tell whether a runner not in `but` that gets jobs in `language` was seen lately."""
         other = self._runners.find_one(
             {
                 "_id": {"$nin": list(but)},
                 "revoked_at": None,
+                "set_aside": None,
+                "drain": None,
                 "last_seen": {"$gt": now - self._alive},
                 "$or": [{"languages": None}, {"languages": language}],
             },
@@ -143,10 +229,14 @@ def _digest(token: str) -> str:
 
 def _runner(document: dict[str, Any]) -> Runner:
     languages = document.get("languages")
+    set_aside, drain = document.get("set_aside"), document.get("drain")
     return Runner(
         runner_id=document["_id"],
         name=document["name"],
         languages=None if languages is None else tuple(languages),
         registered_at=document["registered_at"],
         last_seen=document["last_seen"],
+        set_aside=None if set_aside is None else SetAside(**set_aside),
+        drain=None if drain is None else Drain(**drain),
+        troubles=tuple(Trouble.from_document(each) for each in document.get("troubles", ())),
     )

@@ -14,11 +14,11 @@ from typing import Any
 from pymongo import ReturnDocument
 from pymongo.collection import Collection
 from pymongo.database import Database
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from dispatch import states
-from dispatch.contract import HandedOut
-from dispatch.indexes import DURABLE, INDEXES
+from dispatch.contract import HandedOut, Language
+from dispatch.indexes import DURABLE, INDEXES, OUTGROWN
 from dispatch.lease import LeaseRules
 from dispatch.records import Job
 from dispatch.states import HELD, OPEN, Edge, Outcome, State
@@ -27,6 +27,7 @@ Document = dict[str, Any]
 
 HELD_VALUES = [state.value for state in HELD]
 HISTORY_MAX = 20
+INDEX_NOT_FOUND = 27
 REPLACED_IDS_MAX = 8
 LEASE_FIELDS = ("leased_by", "lease_token", "claim_id", "lease_deadline", "landing_deadline")
 
@@ -34,6 +35,45 @@ LEASE_FIELDS = ("leased_by", "lease_token", "claim_id", "lease_deadline", "landi
 def passed_or_absent(now: datetime) -> Document:
     """I2 as a filter on a deadline. (`$lte` alone would miss documents without one.)"""
     return {"$not": {"$gt": now}}
+
+
+LINE_ORDER = [("priority", -1), ("queued_at", 1)]
+ORPHANS_ORDER = [("lease_deadline", 1)]
+
+
+def waiting(
+    languages: Sequence[int],
+    without: Iterable[int] = (),
+    held_rejudges: Sequence[str] = (),
+    held_priority: int = 0,
+) -> Document:
+    """Return the filter of jobs that a runner for `languages` may claim."""
+    return {
+        "state": State.PENDING.value,
+        "language": {"$in": list(languages)},
+        **_without_problems(without),
+        **_without_held(held_rejudges, held_priority),
+    }
+
+
+def orphaned(
+    now: datetime, rules: LeaseRules, languages: Sequence[int], without: Iterable[int] = ()
+) -> Document:
+    """Return the filter of jobs that such a runner may reclaim."""
+    return {
+        "state": {"$in": HELD_VALUES},
+        "lease_deadline": passed_or_absent(now),
+        "attempts": {"$not": {"$gte": rules.max_attempts}},
+        "language": {"$in": list(languages)},
+        **_without_problems(without),
+    }
+
+
+def taken_under(runner_id: str, claim_id: str) -> Document:
+    """Return the filter of the job that `runner_id` took under `claim_id`, while it is leased."""
+    # The type is what the partial index asks for: without it, all that the runner ever did
+    # would be looked through.
+    return {"leased_by": runner_id, "claim_id": {"$eq": claim_id, "$type": "string"}}
 
 
 class JobStore:
@@ -48,6 +88,9 @@ class JobStore:
     def create_indexes(self) -> None:
         """Create what is missing. Safe to repeat, and for several processes at once."""
         self.jobs.create_indexes(INDEXES)
+        for name in OUTGROWN:
+            if name in self.jobs.index_information():
+                _drop_index(self.jobs, name)
 
     # -- reads ---------------------------------------------------------------------------
 
@@ -65,10 +108,7 @@ class JobStore:
 
     def by_claim_id(self, runner_id: str, claim_id: str) -> Job | None:
         """Return the job that `runner_id` took under `claim_id`, if it is still its lease."""
-        # The type is what the partial index asks for: without it, all that the runner ever did
-        # would be looked through.
-        wish = {"$eq": claim_id, "$type": "string"}
-        return _job(self.jobs.find_one({"leased_by": runner_id, "claim_id": wish}))
+        return _job(self.jobs.find_one(taken_under(runner_id, claim_id)))
 
     def pending(
         self,
@@ -84,30 +124,15 @@ class JobStore:
         Nor jobs of `held_rejudges` at `held_priority` or below: one of them that also waits for
         itself (handed in lately, rejudged alone, moved to the front) has a better priority.
         """
-        found = self.jobs.find(
-            {
-                "state": State.PENDING.value,
-                "language": {"$in": list(languages)},
-                **_without_problems(without),
-                **_without_held(held_rejudges, held_priority),
-            }
-        )
-        return _jobs(found.sort([("priority", -1), ("queued_at", 1)]).limit(limit))
+        found = self.jobs.find(waiting(languages, without, held_rejudges, held_priority))
+        return _jobs(found.sort(LINE_ORDER).limit(limit))
 
     def orphans(
         self, now: datetime, languages: Sequence[int], without: Iterable[int], limit: int
     ) -> list[Job]:
         """Return leases that are over and have attempts left, the longest over first."""
-        found = self.jobs.find(
-            {
-                "state": {"$in": HELD_VALUES},
-                "lease_deadline": passed_or_absent(now),
-                "attempts": {"$not": {"$gte": self.rules.max_attempts}},
-                "language": {"$in": list(languages)},
-                **_without_problems(without),
-            }
-        )
-        return _jobs(found.sort([("lease_deadline", 1)]).limit(limit))
+        found = self.jobs.find(orphaned(now, self.rules, languages, without))
+        return _jobs(found.sort(ORPHANS_ORDER).limit(limit))
 
     def exhausted(self, now: datetime, limit: int) -> list[Job]:
         """Return leases that are over and have no attempt left, the longest over first."""
@@ -131,6 +156,27 @@ class JobStore:
             {"job_id": 1},
         )
         return {document["job_id"] for document in found}
+
+    def last_judged_at(
+        self, runner_id: str, now: datetime, *, besides: Sequence[str]
+    ) -> datetime | None:
+        """Return when the runner last judged a job other than `besides` (job ids).
+
+        Jobs that were rejudged since are not counted.
+        """
+        # The bound keeps the sort on the index.
+        last = self.jobs.find_one(
+            {
+                "leased_by": runner_id,
+                "state": State.DONE.value,
+                "done_at": {"$lte": now},
+                "outcome": Outcome.VERDICT.value,
+                "job_id": {"$nin": list(besides)},
+            },
+            {"done_at": 1},
+            sort=[("done_at", -1)],
+        )
+        return None if last is None else last["done_at"]
 
     def holders(self) -> dict[str, list[str]]:
         """Return runner id to the ids of the jobs it holds, over all runners."""
@@ -167,6 +213,20 @@ class JobStore:
             sort=[("priority", -1)],
         )
         return None if first is None else int(first.get("priority", 0))
+
+    def ahead_of(self, job: Job, places_max: int) -> int:
+        """Return how many waiting jobs come before a waiting one, counting to `places_max`."""
+        waiting = {
+            "state": State.PENDING.value,
+            "language": {"$in": [int(language) for language in Language]},
+        }
+        # Two counts, each a range of the line's index.
+        better = {**waiting, "priority": {"$gt": job.priority}}
+        earlier = {**waiting, "priority": job.priority, "queued_at": {"$lt": job.queued_at}}
+        ahead = self.jobs.count_documents(better, limit=places_max)
+        if ahead < places_max:
+            ahead += self.jobs.count_documents(earlier, limit=places_max - ahead)
+        return ahead
 
     def depth(self) -> list[Document]:
         """Return how many jobs are in each state at each priority, done ones aside."""
@@ -326,7 +386,7 @@ class JobStore:
                 "state": {"$in": HELD_VALUES},
             },
             {"$set": {"lease_deadline": self.rules.lease_deadline(now)}},
-        ).modified_count
+        ).matched_count
 
     def begin_complete(
         self, job: Job, *, runner_id: str, lease_token: str | None, now: datetime
@@ -389,15 +449,16 @@ class JobStore:
         )
 
     def abort_refunded(
-        self, job: Job, *, runner_id: str, lease_token: str | None, now: datetime
+        self, job: Job, *, runner_id: str, lease_token: str | None, reason: str, now: datetime
     ) -> Job | None:
-        """Take a drained job back: to the tail of its line, its attempt refunded."""
+        """Take a job back at no cost: to the tail of its line, its attempt refunded."""
         guard = {
             "attempts": {"$gt": 0},
             "drain_refunds": {"$not": {"$gte": self.rules.drain_refunds_max}},
         }
         refund = {"attempts": -1, "drain_refunds": 1}
-        return self._give_back(job, guard, {}, refund, runner_id, lease_token, "drain", now)
+        note = reason if reason == states.DRAIN else f"{reason}{states.REFUNDED}"
+        return self._give_back(job, guard, {}, refund, runner_id, lease_token, reason, now, note)
 
     def abort_counted(
         self, job: Job, *, runner_id: str, lease_token: str | None, reason: str, now: datetime
@@ -420,6 +481,7 @@ class JobStore:
         lease_token: str | None,
         reason: str,
         now: datetime,
+        note: str | None = None,
     ) -> Job | None:
         return self._transition(
             states.ABORT,
@@ -441,7 +503,7 @@ class JobStore:
             fence=job.fence,
             runner_id=runner_id,
             now=now,
-            note=reason,
+            note=note or reason,
         )
 
     def begin_exhaust(self, job: Job, *, now: datetime) -> Job | None:
@@ -675,6 +737,14 @@ class JobStore:
                 return_document=ReturnDocument.AFTER,
             )
         )
+
+
+def _drop_index(jobs: Collection[Document], name: str) -> None:
+    try:
+        jobs.drop_index(name)
+    except OperationFailure as error:
+        if error.code != INDEX_NOT_FOUND:  # another process came first
+            raise
 
 
 def _job(document: Mapping[str, Any] | None) -> Job | None:

@@ -26,18 +26,6 @@ class JobView:
 class BulkQueue(JobQueue, Protocol):
     """The queue, with rejudges in bulk, taking them back, and putting them on hold."""
 
-    def requeue_for(
-        self,
-        rejudge_id: str,
-        *,
-        submission_id: str,
-        problem_id: int,
-        language: int,
-        submission_fence: int,
-        minted_job_id: str | None,
-    ) -> tuple[str, int] | None:
-        """Have the submission judged afresh behind fresh ones; None: that has been done."""
-
     def preview_for(self, rejudge_id: str, submission_id: str) -> tuple[str, int] | None:
         """Have a finished submission judged beside what it has; None: its job is not done."""
 

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from mongo import engine, recompute
 
 TRIES_MAX = 20
+STUCK_AFTER = timedelta(minutes=2)
+"""For how long a homework may be due for a recompute: longer than one takes."""
 LOOKS_MAX = 6
 """How often what differs is looked at before it is reported."""
 
@@ -128,6 +131,32 @@ def under_way(found: Iterable[Difference]) -> set[str]:
         {"_id": {"$in": sorted(filter(None, concerned))}, "recompute_due": True}, {"_id": 1}
     )
     return {homework["_id"] for homework in due}
+
+
+def stuck(homework_id: str | None, *, now: datetime) -> list[str]:
+    """Return the homeworks whose recompute has been due for longer than any takes, in order.
+
+    The sweeps have gone over them and over: each try fails, or nobody polls. `homework_id`: look
+    at this one alone.
+    """
+    due: dict[str, Any] = {
+        "recompute_due": True,
+        # Absent where an older version edited it.
+        "recompute_asked_at": {"$not": {"$gt": now - STUCK_AFTER}},
+    }
+    if homework_id is not None:
+        due["_id"] = homework_id
+    return [found["_id"] for found in engine.homeworks().find(due, {"_id": 1}).sort("_id", 1)]
+
+
+def finish(homework_ids: Iterable[str]) -> None:
+    """Recompute homeworks that are stuck.
+
+    Raises:
+        RecomputeContendedError: other writers won every race; start again.
+    """
+    for homework_id in homework_ids:
+        recompute.recompute_homework(homework_id)
 
 
 def _look_and(advance: Callable[[], None], item: Item) -> list[Difference]:

@@ -84,7 +84,7 @@ class Problem(mongoengine.Document):  # type: ignore[misc]
 class Homework(mongoengine.Document):  # type: ignore[misc]
     """A homework's settings. `recompute_due` is set by every edit until all is recomputed.
 
-    `recompute_until`: somebody is at it, for so long.
+    `recompute_until`: somebody is at it, for so long. `recompute_asked_at`: since when it is due.
     """
 
     homework_id = fields.StringField(primary_key=True)
@@ -97,6 +97,7 @@ class Homework(mongoengine.Document):  # type: ignore[misc]
     departed = fields.ListField(fields.StringField())
     recompute_due = fields.BooleanField(default=False)
     recompute_until = fields.DateTimeField(null=True)
+    recompute_asked_at = fields.DateTimeField()
     version = fields.IntField(default=0)
     meta = {  # noqa: RUF012
         "collection": "homeworks",

@@ -78,6 +78,7 @@ def _save(homework_id: str, settings: HomeworkSettings, now: datetime) -> bool:
         "problem_ids": list(settings.problem_ids),
         "students": list(settings.students),
         "recompute_due": True,
+        "recompute_asked_at": now,
         # We are at it ourselves.
         "recompute_until": now + recompute.RECOMPUTE_LEASE,
     }

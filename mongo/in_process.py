@@ -42,6 +42,23 @@ def _serialised(method: Callable[..., Any]) -> Callable[..., Any]:
     return locked
 
 
+def _with_unions(aggregate: Callable[..., Any]) -> Callable[..., Any]:
+    """Add trailing `$unionWith` stages, which mongomock does not know, to its `aggregate`."""
+
+    @wraps(aggregate)
+    def united(self: Any, pipeline: list[dict[str, Any]], *args: Any, **kwargs: Any) -> Any:
+        unions = [stage["$unionWith"] for stage in pipeline if "$unionWith" in stage]
+        if not unions:
+            return aggregate(self, pipeline, *args, **kwargs)
+        documents = list(aggregate(self, pipeline[: -len(unions)], *args, **kwargs))
+        for union in unions:
+            documents += aggregate(self.database[union["coll"]], union["pipeline"])
+        return iter(documents)
+
+    united._serialised = True  # type: ignore[attr-defined]
+    return united
+
+
 class SerialisedMongoClient(mongomock.MongoClient):  # type: ignore[type-arg]
     """A mongomock client whose collections' writes happen one at a time."""
 
@@ -50,5 +67,7 @@ class SerialisedMongoClient(mongomock.MongoClient):  # type: ignore[type-arg]
             method = getattr(Collection, name)
             if not getattr(method, "_serialised", False):
                 setattr(Collection, name, _serialised(method))
+        if not getattr(Collection.aggregate, "_serialised", False):
+            setattr(Collection, "aggregate", _with_unions(Collection.aggregate))  # noqa: B010
         enable_gridfs_integration()  # type: ignore[no-untyped-call]
         super().__init__(*args, **kwargs)

@@ -164,6 +164,11 @@ class Judge:
         """Take back the rejudge of one submission; its earlier result stands."""
         cancelling.cancel_rejudge_of(submission_id, queue=self._queue, note="by an admin")
 
+    def can_cancel_submission(self, submission_id: str) -> bool:
+        """Tell whether a rejudge of it is under way that can be taken back."""
+        job = self._queue.jobs([submission_id]).get(submission_id)
+        return cancelling.is_under_way(submission_id, job)
+
     def start_rejudge(
         self,
         *,
@@ -194,6 +199,11 @@ class Judge:
         """Return what a preview changes for some of its students, and the next page's cursor."""
         rejudging.require(rejudge_id)
         return rejudge_report.page(rejudge_id, after=after, limit=limit)
+
+    def rejudge_totals(self, rejudge_id: str) -> dict[str, int]:
+        """Return over all its students how many gain, lose and cross 60."""
+        rejudging.require(rejudge_id)
+        return rejudge_report.totals(rejudge_id)
 
     def hold_rejudge(self, rejudge_id: str) -> None:
         """Have nothing more of it claimed until it is released."""

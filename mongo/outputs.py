@@ -44,22 +44,30 @@ def store(submission_id: str, fence: int, tasks: JudgeResult) -> Bundle:
                     cut.add((number, index))
         empty = not bundle.namelist()
     if empty:
-        return Bundle(blob_id=None, cut=frozenset())
+        return Bundle(blob_id=None, cut=frozenset(cut))
     blob_id = storage.put(packed.getvalue(), name=blob_name(submission_id), fence=fence)
     return Bundle(blob_id=blob_id, cut=frozenset(cut))
 
 
 def _add(bundle: zipfile.ZipFile, task: int, case: int, result: CaseResult) -> bool:
-    """Add a case's two streams; tell whether one was cut."""
-    was_cut = False
+    """Add a case's two streams; tell whether one was cut, by the runner or here."""
+    was_cut = result.output_truncated
     for name, text in (("stdout", result.stdout), ("stderr", result.stderr)):
         data = text.encode("utf-8", "replace")
         if len(data) > OUTPUT_BYTES_MAX:
-            data, was_cut = data[:OUTPUT_BYTES_MAX], True
+            data, was_cut = _cut(data), True
         if data:
             entry = zipfile.ZipInfo(f"{task}/{case}/{name}", EPOCH)
             bundle.writestr(entry, data, zipfile.ZIP_DEFLATED, 1)
     return was_cut
+
+
+def _cut(data: bytes) -> bytes:
+    """Return the beginning of UTF-8 text that is too long, no character cut in half."""
+    end = OUTPUT_BYTES_MAX
+    while data[end] & 0xC0 == 0x80:
+        end -= 1
+    return data[:end]
 
 
 def read(blob_id: str, task: int, case: int, stream: Stream) -> bytes:

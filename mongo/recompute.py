@@ -229,7 +229,10 @@ def recompute_homework(
             progress(start + len(batch), len(everybody))
     engine.homeworks().update_one(
         {"_id": homework_id, "version": homework["version"]},
-        {"$set": {"departed": [], "recompute_due": False}, "$unset": {"recompute_until": ""}},
+        {
+            "$set": {"departed": [], "recompute_due": False},
+            "$unset": dict.fromkeys(("recompute_until", "recompute_asked_at"), ""),
+        },
     )
 
 

@@ -18,51 +18,114 @@ from mongo.scoring import CountedSubmission, stand
 
 Document = dict[str, Any]
 
+Counted = Mapping[tuple[str, int], Sequence[CountedSubmission]]
+"""(User name, problem id) to the submissions that count."""
+
 PASS_PERCENT = 60
+BATCH_STUDENTS = 200
 OVERTAKEN = "overtaken"
 
 
 def page(rejudge_id: str, *, after: str | None, limit: int) -> tuple[list[Document], str | None]:
     """Return some students, by name, with what changes for them, and the next page's cursor."""
-    names = [
-        group["_id"]
-        for group in items().aggregate(
-            [
-                {
-                    "$match": {
-                        "rejudge": rejudge_id,
-                        "state": DONE,
-                        "username": {"$gt": after or ""},
-                    }
-                },
-                {"$group": {"_id": "$username"}},
-                {"$sort": {"_id": 1}},
-                {"$limit": limit + 1},
-            ]
-        )
-    ]
-    rows = [_student(rejudge_id, name) for name in names[:limit]]
+    names = _names(rejudge_id, after or "")[: limit + 1]
+    rows = _students(rejudge_id, names[:limit])
     return rows, names[limit - 1] if len(names) > limit else None
 
 
-def _student(rejudge_id: str, username: str) -> Document:
-    judged = list(
-        items()
-        .find({"rejudge": rejudge_id, "state": DONE, "username": username}, {"result": 0})
-        .sort("_id", 1)
+def totals(rejudge_id: str) -> dict[str, int]:
+    """Return over all students how many gain, lose and cross 60 percent up or down somewhere.
+
+    And over all submissions how many change their verdict or score, those aside that were judged
+    by another road. Looks at every student.
+    """
+    names = _names(rejudge_id, "")
+    told = dict.fromkeys(
+        ("students", "gain", "lose", "cross_60_up", "cross_60_down", "submissions_changed"), 0
     )
-    homeworks = list(
-        engine.homeworks()
+    for start in range(0, len(names), BATCH_STUDENTS):
+        for row in _students(rejudge_id, names[start : start + BATCH_STUDENTS]):
+            crosses = {homework["crosses_60"] for homework in row["homeworks"]}
+            told["students"] += 1
+            told["gain"] += row["gains"]
+            told["lose"] += row["loses"]
+            told["cross_60_up"] += "up" in crosses
+            told["cross_60_down"] += "down" in crosses
+            told["submissions_changed"] += sum(map(_changed, row["submissions"]))
+    return told
+
+
+def _changed(row: Mapping[str, Any]) -> bool:
+    return row["decided"] != OVERTAKEN and any(
+        row[f"{what}_before"] != row[f"{what}_after"] for what in ("verdict", "score")
+    )
+
+
+def _names(rejudge_id: str, after: str) -> list[str]:
+    """Return all students after `after` who have a verdict in the rejudge, by name."""
+    fitting = {"rejudge": rejudge_id, "state": DONE, "username": {"$gt": after}}
+    found = items().aggregate(
+        [{"$match": fitting}, {"$group": {"_id": "$username"}}, {"$sort": {"_id": 1}}]
+    )
+    return [group["_id"] for group in found]
+
+
+def _students(rejudge_id: str, names: Sequence[str]) -> list[Document]:
+    """Return what changes for each of `names`, in their order, read in a few queries for all."""
+    judged: dict[str, list[Document]] = {name: [] for name in names}
+    for item in (
+        items()
         .find(
-            {
-                "students": username,
-                "problem_ids": {"$in": sorted({item["problem_id"] for item in judged})},
-            },
-            {"start": 1, "end": 1, "penalty": 1, "problem_ids": 1},
+            {"rejudge": rejudge_id, "state": DONE, "username": {"$in": list(names)}}, {"result": 0}
         )
         .sort("_id", 1)
+    ):
+        judged[item["username"]].append(item)
+    problem_ids = sorted({item["problem_id"] for found in judged.values() for item in found})
+    homeworks = _homeworks(names, problem_ids)
+    counted = counted_submissions(
+        names, sorted({one for homework in homeworks for one in homework["problem_ids"]})
     )
-    rows = [_homework(homework, username, judged) for homework in homeworks]
+    return [_student(name, judged[name], homeworks, counted) for name in names]
+
+
+def _homeworks(names: Sequence[str], problem_ids: Sequence[int]) -> list[Document]:
+    """Return the homeworks with any of the problems; of their students only those in `names`."""
+    found = engine.homeworks().aggregate(
+        [
+            {
+                "$match": {
+                    "students": {"$in": list(names)},
+                    "problem_ids": {"$in": list(problem_ids)},
+                }
+            },
+            {"$sort": {"_id": 1}},
+            {
+                "$project": {
+                    "start": 1,
+                    "end": 1,
+                    "penalty": 1,
+                    "problem_ids": 1,
+                    "students": {"$setIntersection": ["$students", list(names)]},
+                }
+            },
+        ]
+    )
+    return [{**one, "rules": rules_of(one), "students": set(one["students"])} for one in found]
+
+
+def _student(
+    username: str,
+    judged: Sequence[Document],
+    homeworks: Sequence[Document],
+    counted: Counted,
+) -> Document:
+    concerned = {item["problem_id"] for item in judged}
+    rows = [
+        _homework(homework, username, judged, counted)
+        for homework in homeworks
+        if username in homework["students"] and concerned.intersection(homework["problem_ids"])
+    ]
     pairs = [(row["total_before"], row["total_after"]) for row in rows] or [
         (item["before"]["score"] if item["before"] else 0, item["after"]["score"])
         for item in judged
@@ -89,21 +152,24 @@ def _submission(item: Mapping[str, Any]) -> Document:
     }
 
 
-def _homework(homework: Document, username: str, judged: Sequence[Mapping[str, Any]]) -> Document:
+def _homework(
+    homework: Document,
+    username: str,
+    judged: Sequence[Mapping[str, Any]],
+    counted: Counted,
+) -> Document:
     """Return a homework's standings before and after; `crosses_60`: "up", "down" or None.
 
     What crosses is the percentage of all points: the total over the number of problems.
     """
     problem_ids = homework["problem_ids"]
-    counted = counted_submissions([username], problem_ids)
     problems = {}
     for problem_id in problem_ids:
         standing = counted.get((username, problem_id), [])
         of_problem = [item for item in judged if item["problem_id"] == problem_id]
-        rules = rules_of(homework)
         problems[str(problem_id)] = {
-            "before": stand(rules, _with(standing, of_problem, _was)).to_document(),
-            "after": stand(rules, _with(standing, of_problem, _will_be)).to_document(),
+            "before": stand(homework["rules"], _with(standing, of_problem, _was)).to_document(),
+            "after": stand(homework["rules"], _with(standing, of_problem, _will_be)).to_document(),
         }
     was, is_ = (
         sum(problem[side]["score"] for problem in problems.values()) for side in ("before", "after")

@@ -322,8 +322,8 @@ def _queue(rejudge: Document, item: Document, queue: BulkQueue) -> None:
             return
         asked = queue.preview_for(rejudge["_id"], submission["_id"])
     else:
-        asked = queue.requeue_for(
-            rejudge["_id"],
+        asked = queue.requeue(
+            rejudge_id=rejudge["_id"],
             submission_id=submission["_id"],
             problem_id=submission["problem_id"],
             language=submission["language"],

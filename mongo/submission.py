@@ -43,11 +43,13 @@ class JobQueue(Protocol):
         language: int,
         submission_fence: int,
         minted_job_id: str | None,
-    ) -> tuple[str, int]:
+        rejudge_id: str | None = None,
+    ) -> tuple[str, int] | None:
         """Have the submission judged afresh; return (job id, the job's fence).
 
         `minted_job_id`: the id of its first job, if that has not been judged: perhaps it has yet
-        to enter the queue.
+        to enter the queue. `rejudge_id`: for that bulk rejudge, behind fresh ones; None: that has
+        been done.
         """
 
     def marked(self, *, submission_id: str, job_id: str, fence: int) -> None:
@@ -184,15 +186,17 @@ def rejudge(submission_id: str, *, queue: JobQueue) -> str:
         NotFoundError: `unknown_submission`.
     """
     submission = _submission(submission_id)
-    job_id, fence = queue.requeue(
+    asked = queue.requeue(
         submission_id=submission_id,
         problem_id=submission["problem_id"],
         language=submission["language"],
         submission_fence=submission["fence"],
         minted_job_id=submission["job_id"] if submission.get("result") is None else None,
     )
-    mark_rejudged(submission_id, job_id=job_id, fence=fence, queue=queue)
-    return job_id
+    if asked is None:
+        raise RuntimeError("a rejudge without an id of its own is never skipped")
+    mark_rejudged(submission_id, job_id=asked[0], fence=asked[1], queue=queue)
+    return asked[0]
 
 
 def mark_rejudged(submission_id: str, *, job_id: str, fence: int, queue: JobQueue) -> None:

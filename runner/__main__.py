@@ -37,6 +37,7 @@ from runner.logs import configure_logging
 from runner.loop import Finish, Loop
 from runner.retry import REPORT_DELAYS_S, repeat
 from runner.settings import Settings, SettingsError, load_settings
+from runner.syscalls import FilterError, syscall_filter
 from runner.testdata import TestDataCache
 from runner.workspace import WorkRoot
 
@@ -100,19 +101,30 @@ def _prepare(
     stack.callback(work_root.close)
     slots = reserve_slots(settings.runner_jobs, as_root=os.geteuid() == 0)
     stack.callback(release_slots, slots)
-    isolation: Isolation = Unsafe() if unsafe_no_isolation else Bubblewrap()
-    if unsafe_no_isolation:
-        _log.critical("UNSAFE: programs run WITHOUT ISOLATION and can read this machine's files")
+    isolation = _isolation(unsafe_no_isolation)
     hierarchy = find_hierarchy()
     executor = Executor(isolation=isolation, work_root=work_root, hierarchy=hierarchy)
     executor.check(slots[0])
     _log.info(
         "ready",
         isolated=not unsafe_no_isolation,
+        syscalls_filtered=bool(isolation.syscall_filter),
         cgroup_version=None if hierarchy is None else hierarchy.version,
         own_user_per_slot=slots[0].uid is not None,
     )
     return executor, slots
+
+
+def _isolation(unsafe: bool) -> Isolation:
+    """Build the walls, saying loudly which are missing. Raises IsolationError."""
+    if unsafe:
+        _log.critical("UNSAFE: programs run WITHOUT ISOLATION and can read this machine's files")
+        return Unsafe()
+    try:
+        return Bubblewrap(syscall_filter())
+    except FilterError as error:
+        _log.critical("SYSTEM CALLS ARE NOT FILTERED: the other walls stand", error=str(error))
+        return Bubblewrap()
 
 
 def _register(client: RunnerClient, settings: Settings, stopping: threading.Event) -> Registered:
@@ -164,6 +176,7 @@ def _serve(
         interval_s=config.heartbeat_interval_s,
         active_job_ids=loop.active_job_ids,
         on_lost=loop.lose,
+        on_drain=loop.drain,
         on_identity_lost=lose_identity,
     )
     _on_signals(loop.drain)

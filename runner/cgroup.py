@@ -26,6 +26,7 @@ PROCESSES_OVERHEAD = 4
 KILL_ROUNDS_MAX = 200
 KILL_PAUSE_S = 0.005
 PREFIX = "runner-"
+OWN = f"{PREFIX}self"
 
 _numbers = itertools.count()
 _log: structlog.stdlib.BoundLogger = structlog.get_logger()
@@ -181,6 +182,8 @@ def _version_2(mounts: str, membership: str) -> Hierarchy | None:
     if not points or not paths:
         return None
     folder = _existing(points[0], paths[0])
+    if folder.name == OWN:  # We, or who started us, moved there in `_delegate`.
+        folder = folder.parent
     try:
         _delegate(folder)
     except OSError:
@@ -198,7 +201,7 @@ def _delegate(folder: Path) -> None:
     wanted = {"memory", "pids"}
     if wanted <= set(handed_down.read_text().split()):
         return
-    own = folder / f"{PREFIX}self"
+    own = folder / OWN
     own.mkdir(exist_ok=True)
     (own / "cgroup.procs").write_text(str(os.getpid()))
     handed_down.write_text("+memory +pids")

@@ -116,7 +116,7 @@ class RunnerClient:
         self, active_job_ids: Iterable[str], *, timeout_s: float = TIMEOUT_S
     ) -> Beat | Unauthorized | Unavailable:
         """Renew the leases of the listed jobs. `timeout_s` bounds each step of the request."""
-        body = {"active_job_ids": list(active_job_ids), "report_lost": True}
+        body = {"active_job_ids": list(active_job_ids), "report_lost": True, "report_drain": True}
         answer = self._send(
             "POST", self._path("heartbeat"), body=body, bearer=True, timeout_s=timeout_s
         )
@@ -127,8 +127,11 @@ class RunnerClient:
         if not answer.is_success:
             return _unavailable(answer)
         payload = _json(answer)
-        lost = payload.get("lost_job_ids", []) if isinstance(payload, dict) else []
-        return Beat(lost_job_ids=frozenset(str(job_id) for job_id in lost))
+        told = payload if isinstance(payload, dict) else {}
+        return Beat(
+            lost_job_ids=frozenset(str(job_id) for job_id in told.get("lost_job_ids", [])),
+            drain=told.get("drain") is True,
+        )
 
     def next_job(
         self, *, wait_s: int = 0

@@ -8,22 +8,22 @@ there to be found; JE stands only for the runner's own failure at a case.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
 
 import structlog
 
-from runner.accounting import Account, ProcAccount
-from runner.cgroup import CgroupAccount, Hierarchy
-from runner.isolation import Command, Isolation, IsolationError, Slot
+from runner.cgroup import Hierarchy
+from runner.isolation import Isolation, IsolationError, Slot
 from runner.languages import Toolchain
 from runner.limits import KIB, MIB, End, Limits, Outcome, wall_limit_ms
-from runner.process import run
+from runner.place import Place, ShouldStop
 from runner.testdata import TestData
 from runner.verdict import exec_time_ms, verdict_of
 from runner.wire import CaseReport, TaskLimits, Verdict
-from runner.workspace import WorkRoot, Workspace, empty
+from runner.workspace import WorkRoot, Workspace
 
 STREAM_BYTES_REPORTED = 64 * KIB
 # A report of many cases keeps less of each, so that it always fits into one request.
@@ -41,8 +41,6 @@ COMPILE_LIMITS = Limits(
     file_bytes_max=128 * MIB,
     scratch_bytes_max=256 * MIB,
 )
-
-ShouldStop = Callable[[], bool]
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger()
 
@@ -81,23 +79,13 @@ class Executor:
             path = workspace.sources / toolchain.source_name
             path.write_bytes(source)
             path.chmod(0o644)
-            yield Program(
-                toolchain=toolchain,
-                workspace=workspace,
-                slot=slot,
-                isolation=self._isolation,
-                hierarchy=self._hierarchy,
-            )
+            yield Program(toolchain=toolchain, place=self._place(workspace, slot))
 
     def check(self, slot: Slot) -> None:
         """Run a program that does nothing. Raises IsolationError, saying why it cannot run."""
         with self._work_root.workspace(slot.uid) as workspace:
-            outcome = _run(
+            outcome = self._place(workspace, slot).run(
                 ["true"],
-                workspace=workspace,
-                slot=slot,
-                isolation=self._isolation,
-                hierarchy=self._hierarchy,
                 limits=COMPILE_LIMITS,
                 stdin=b"",
                 compiling=False,
@@ -107,28 +95,38 @@ class Executor:
             text = outcome.stderr.decode("utf-8", "replace").strip()
             raise IsolationError(text or f"a test run ended with {outcome.exit_code}")
 
+    def _place(self, workspace: Workspace, slot: Slot) -> Place:
+        return Place(
+            workspace=workspace,
+            slot=slot,
+            isolation=self._isolation,
+            hierarchy=self._hierarchy,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
     """One submission's program in its folder."""
 
     toolchain: Toolchain
-    workspace: Workspace
-    slot: Slot
-    isolation: Isolation
-    hierarchy: Hierarchy | None
+    place: Place
 
     def compile(self, should_stop: ShouldStop) -> CompileError | None:
         """Compile, or only check, the source. Raises IsolationError and JobStoppedError."""
-        outcome = self._run(
-            self.toolchain.compile_argv(self._root()), COMPILE_LIMITS, b"", True, should_stop
+        outcome = self.place.run(
+            self.toolchain.compile_argv(self.place.root),
+            limits=COMPILE_LIMITS,
+            stdin=b"",
+            compiling=True,
+            should_stop=should_stop,
         )
         note = _why_compiling_ended(outcome)
         if note is None and outcome.exit_code == 0:
             if self._has_binary():
                 return None
             note = f"compiling gave no program of at most {BINARY_BYTES_MAX // MIB} MiB"
-        parts = [outcome.stderr.rstrip(), b"" if note is None else note.encode()]
+        # The note comes first: a long text is cut at its end.
+        parts = [b"" if note is None else note.encode(), outcome.stderr.rstrip()]
         return CompileError(message=b"\n".join(filter(None, parts)))
 
     def run_case(self, case: Case, should_stop: ShouldStop) -> CaseReport:
@@ -136,8 +134,12 @@ class Program:
         limits = _run_limits(case)
         for _ in range(CASE_TRIES):
             try:
-                outcome = self._run(
-                    self.toolchain.run_argv(self._root()), limits, case.stdin, False, should_stop
+                outcome = self.place.run(
+                    self.toolchain.run_argv(self.place.root),
+                    limits=limits,
+                    stdin=case.stdin,
+                    compiling=False,
+                    should_stop=should_stop,
                 )
             except (IsolationError, OSError) as error:
                 _log.error("case_not_run", error=str(error))
@@ -149,34 +151,12 @@ class Program:
                 stderr=reported_text(outcome.stderr, case.text_bytes_max),
                 exec_time_ms=exec_time_ms(outcome),
                 memory_kib=outcome.usage.memory_kib,
+                output_truncated=_is_cut(case.text_bytes_max, outcome.stdout, outcome.stderr),
             )
         return _unrun_case(Verdict.JE, "the runner could not run the program")
 
-    def _root(self) -> str:
-        return self.isolation.root(self.workspace)
-
-    def _run(
-        self,
-        argv: list[str],
-        limits: Limits,
-        stdin: bytes,
-        compiling: bool,
-        should_stop: ShouldStop,
-    ) -> Outcome:
-        return _run(
-            argv,
-            workspace=self.workspace,
-            slot=self.slot,
-            isolation=self.isolation,
-            hierarchy=self.hierarchy,
-            limits=limits,
-            stdin=stdin,
-            compiling=compiling,
-            should_stop=should_stop,
-        )
-
     def _has_binary(self) -> bool:
-        binary = self.workspace.binaries / "main"
+        binary = self.place.workspace.binaries / "main"
         return not self.toolchain.makes_binary or (
             binary.is_file()
             and not binary.is_symlink()
@@ -210,11 +190,12 @@ def compile_error_report(
     error: CompileError, tasks: Sequence[TaskLimits]
 ) -> list[list[CaseReport]]:
     """Report CE for every case; the first one carries the compiler's text."""
-    texts = iter([reported_text(error.message, STREAM_BYTES_REPORTED)])
-    return [
-        [_unrun_case(Verdict.CE, next(texts, "")) for _ in range(limits.case_count)]
-        for limits in tasks
-    ]
+    first = replace(
+        _unrun_case(Verdict.CE, reported_text(error.message, STREAM_BYTES_REPORTED)),
+        output_truncated=_is_cut(STREAM_BYTES_REPORTED, error.message),
+    )
+    reports = chain([first], repeat(_unrun_case(Verdict.CE, "")))
+    return [[next(reports) for _ in range(limits.case_count)] for limits in tasks]
 
 
 def reported_text(data: bytes, bytes_max: int) -> str:
@@ -223,44 +204,8 @@ def reported_text(data: bytes, bytes_max: int) -> str:
     return decoder.decode(data[:bytes_max], final=len(data) <= bytes_max)
 
 
-def _run(
-    argv: list[str],
-    *,
-    workspace: Workspace,
-    slot: Slot,
-    isolation: Isolation,
-    hierarchy: Hierarchy | None,
-    limits: Limits,
-    stdin: bytes,
-    compiling: bool,
-    should_stop: ShouldStop,
-) -> Outcome:
-    account: Account = ProcAccount() if hierarchy is None else CgroupAccount(hierarchy, limits)
-
-    def build(status_fd: int) -> Command:
-        return isolation.command(
-            argv,
-            workspace=workspace,
-            slot=slot,
-            limits=limits,
-            memory_enforced=account.enforces_memory,
-            compiling=compiling,
-            status_fd=status_fd,
-        )
-
-    try:
-        return run(
-            build,
-            stdin=stdin,
-            limits=limits,
-            account=account,
-            should_stop=should_stop,
-            owner=slot.uid,
-        )
-    finally:
-        account.close()
-        # Without a private /tmp the next run must not find what this one wrote.
-        empty(workspace.scratch)
+def _is_cut(bytes_max: int, *streams: bytes) -> bool:
+    return any(len(stream) > bytes_max for stream in streams)
 
 
 def _run_limits(case: Case) -> Limits:

@@ -1,7 +1,8 @@
 """Heartbeats on a fixed beat, from a thread of their own.
 
 Guarantees: beats are due at start + n * interval, however long each takes, and a beat that is
-missed is not made up for; no failure ends the thread; two 401 in a row are reported once.
+missed is not made up for; no failure ends the thread; two 401 in a row are reported once, and so is
+being asked to drain.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Heartbeat:
         interval_s: float,
         active_job_ids: Callable[[], Iterable[str]],
         on_lost: Callable[[frozenset[str]], None],
+        on_drain: Callable[[], None],
         on_identity_lost: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], bool] | None = None,
@@ -44,11 +46,13 @@ class Heartbeat:
         self._interval_s = interval_s
         self._active_job_ids = active_job_ids
         self._on_lost = on_lost
+        self._on_drain = on_drain
         self._on_identity_lost = on_identity_lost
         self._clock = clock
         self._ended = threading.Event()
         self._wait = wait or self._ended.wait
         self._unauthorized = 0
+        self._asked_to_drain = False
         self._thread = threading.Thread(target=self.run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -82,6 +86,10 @@ class Heartbeat:
                 self._unauthorized = 0
                 if answer.lost_job_ids:
                     self._on_lost(answer.lost_job_ids)
+                if answer.drain and not self._asked_to_drain:
+                    self._asked_to_drain = True
+                    _log.info("asked_to_drain")
+                    self._on_drain()
             case Unauthorized():
                 self._unauthorized += 1
                 _log.error("heartbeat_unauthorized", in_a_row=self._unauthorized)

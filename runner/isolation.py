@@ -48,37 +48,56 @@ class Slot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
-    """What to start. `reports_start` where a status line tells that the program got to run."""
+    """What to start, and the descriptors it inherits beside the standard three.
+
+    `reports_start` where a status line tells that the program got to run.
+    """
 
     argv: list[str]
     environment: dict[str, str]
+    inherited_fds: tuple[int, ...]
     reports_start: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """What to run, where, as whom and within which limits.
+
+    `memory_enforced` where control groups hold the tree to its memory limit. The descriptors
+    are for whoever builds the walls: one to report to, one to read the filter of system calls
+    from (empty: none).
+    """
+
+    program: list[str]
+    workspace: Workspace
+    slot: Slot
+    limits: Limits
+    memory_enforced: bool
+    compiling: bool
+    status_fd: int
+    filter_fd: int
 
 
 class Isolation(Protocol):
     """A way to run a program apart from everything else."""
 
+    @property
+    def syscall_filter(self) -> bytes:
+        """The filter to be read from a launch's `filter_fd`; empty where there is none."""
+
     def root(self, workspace: Workspace) -> str:
         """Return where the program finds the job's folder."""
 
-    def command(
-        self,
-        program: list[str],
-        *,
-        workspace: Workspace,
-        slot: Slot,
-        limits: Limits,
-        memory_enforced: bool,
-        compiling: bool,
-        status_fd: int,
-    ) -> Command:
-        """Build the command that runs `program` inside."""
+    def command(self, launch: Launch) -> Command:
+        """Build the command that runs the launch's program inside."""
 
 
 class Bubblewrap:
-    """The real walls. Raises IsolationError where bubblewrap is missing."""
+    """The real walls, with a filter of system calls (see `runner.syscalls`) unless empty."""
 
-    def __init__(self) -> None:
+    def __init__(self, syscall_filter: bytes = b"") -> None:
+        """Raises IsolationError where bubblewrap is missing."""
+        self.syscall_filter = syscall_filter
         self._bwrap = _tool("bwrap")
         self._system = _system_mounts()
 
@@ -86,29 +105,22 @@ class Bubblewrap:
         """Return where the program finds the job's folder."""
         return INSIDE
 
-    def command(
-        self,
-        program: list[str],
-        *,
-        workspace: Workspace,
-        slot: Slot,
-        limits: Limits,
-        memory_enforced: bool,
-        compiling: bool,
-        status_fd: int,
-    ) -> Command:
-        """Build the command that runs `program` inside."""
+    def command(self, launch: Launch) -> Command:
+        """Build the command that runs the launch's program inside."""
+        workspace, compiling = launch.workspace, launch.compiling
+        filtering = ["--seccomp", str(launch.filter_fd)] if self.syscall_filter else []
         binary_mount = "--bind" if compiling else "--ro-bind"
         argv = [
             self._bwrap,
             "--unshare-all", "--unshare-user", "--disable-userns",
             "--uid", "1000", "--gid", "1000", "--hostname", "judge",
             "--die-with-parent", "--new-session",
-            "--json-status-fd", str(status_fd),
+            "--json-status-fd", str(launch.status_fd),
+            *filtering,
             *_pairs("--setenv", ENVIRONMENT),
             *self._system,
             "--dev", "/dev", "--proc", "/proc",
-            "--size", str(limits.scratch_bytes_max), "--tmpfs", "/tmp",  # noqa: S108
+            "--size", str(launch.limits.scratch_bytes_max), "--tmpfs", "/tmp",  # noqa: S108
             "--ro-bind", str(workspace.sources), f"{INSIDE}/src",
             binary_mount, str(workspace.binaries), f"{INSIDE}/out",
             "--chdir", f"{INSIDE}/src" if compiling else "/tmp",  # noqa: S108
@@ -116,9 +128,13 @@ class Bubblewrap:
             "--remount-ro", "/dev", "--remount-ro", "/",
             "--",
         ]  # fmt: skip
-        inner = [*_limited(limits, memory_enforced=memory_enforced), *program]
         # bubblewrap's own environment would be readable in /proc/1/environ: it has none.
-        return Command(argv=[*_as_user(slot), *argv, *inner], environment={}, reports_start=True)
+        return Command(
+            argv=[*_as_user(launch.slot), *argv, *_limited(launch)],
+            environment={},
+            inherited_fds=(launch.status_fd, *((launch.filter_fd,) if filtering else ())),
+            reports_start=True,
+        )
 
 
 class Unsafe:
@@ -128,30 +144,23 @@ class Unsafe:
     outlive its run.
     """
 
+    syscall_filter = b""
+
     def root(self, workspace: Workspace) -> str:
         """Return where the program finds the job's folder."""
         return str(workspace.folder)
 
-    def command(
-        self,
-        program: list[str],
-        *,
-        workspace: Workspace,
-        slot: Slot,
-        limits: Limits,
-        memory_enforced: bool,
-        compiling: bool,
-        status_fd: int,
-    ) -> Command:
-        """Build the command that runs `program`, in the job's own scratch folder."""
-        cwd = workspace.sources if compiling else workspace.scratch
+    def command(self, launch: Launch) -> Command:
+        """Build the command that runs the launch's program, in the job's own scratch folder."""
+        workspace = launch.workspace
+        cwd = workspace.sources if launch.compiling else workspace.scratch
         scratch = str(workspace.scratch)
         # What bubblewrap does for its own: a killed runner leaves nothing running.
         bound_to_us = [_tool("setpriv"), "--pdeathsig", "KILL", _tool("env"), "-C", str(cwd)]
-        inner = [*_limited(limits, memory_enforced=memory_enforced), *program]
         return Command(
-            argv=[*_as_user(slot), *bound_to_us, *inner],
+            argv=[*_as_user(launch.slot), *bound_to_us, *_limited(launch)],
             environment={**ENVIRONMENT, "HOME": scratch, "TMPDIR": scratch},
+            inherited_fds=(),
             reports_start=False,
         )
 
@@ -211,8 +220,9 @@ def _as_user(slot: Slot) -> list[str]:
     ]  # fmt: skip
 
 
-def _limited(limits: Limits, *, memory_enforced: bool) -> list[str]:
-    """Set rlimits: the floor under what is counted for the whole tree."""
+def _limited(launch: Launch) -> list[str]:
+    """Run the program under rlimits: the floor under what is counted for the whole tree."""
+    limits = launch.limits
     memory_bytes = limits.memory_kib * KIB
     wanted = {
         "cpu": (resource.RLIMIT_CPU, limits.cpu_ms // 1000 + 2),
@@ -223,12 +233,12 @@ def _limited(limits: Limits, *, memory_enforced: bool) -> list[str]:
         # Deep recursion is stopped by the memory limit, as any other use of memory.
         "stack": (resource.RLIMIT_STACK, memory_bytes),
     }
-    if not memory_enforced:
+    if not launch.memory_enforced:
         # A thread's stack is mapped in full, so it must leave room for others in the map.
         wanted["stack"] = (resource.RLIMIT_STACK, min(memory_bytes, STACK_BYTES_MAX))
         wanted["as"] = (resource.RLIMIT_AS, memory_bytes + MAPPED_EXTRA_BYTES)
     options = [f"--{name}={_at_most_ours(kind, value)}" for name, (kind, value) in wanted.items()]
-    return [_tool("prlimit"), *options, "--"]
+    return [_tool("prlimit"), *options, "--", *launch.program]
 
 
 def _at_most_ours(kind: int, value: int) -> int:

@@ -14,7 +14,7 @@ from typing import BinaryIO, assert_never
 
 import structlog
 
-from runner.archive import BadArchiveError, read_only_entry
+from runner.archive import BadZipError, read_only_entry
 from runner.client import Delivery, DownloadFailed, RunnerClient
 from runner.executor import Executor, compile_error_report, judge_cases
 from runner.health import Health
@@ -157,7 +157,7 @@ class JobRunner:
             return read_only_entry(
                 blob.getvalue(), toolchain.source_name, bytes_max=SOURCE_BYTES_MAX
             )
-        except BadArchiveError as error:
+        except BadZipError as error:
             raise CannotPrepareError(f"code: {error}") from error
 
     def _open_testdata(self, offer: JobOffer) -> TestData:

@@ -58,9 +58,13 @@ class Unauthorized:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Beat:
-    """A heartbeat arrived. `lost_job_ids` are listed jobs that this runner no longer holds."""
+    """A heartbeat arrived. `lost_job_ids` are listed jobs that this runner no longer holds.
+
+    `drain`: the service asks the runner to drain.
+    """
 
     lost_job_ids: frozenset[str]
+    drain: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,8 @@ from runner.limits import KIB, End, Limits, Outcome, ended_by
 from runner.streams import OutputPipe, StatusPipe, sealed_input
 
 LOOK_EVERY_S = 0.01
-STDERR_BYTES_KEPT = 64 * KIB
+# One byte more than is reported, so that what is longer is known to be.
+STDERR_BYTES_KEPT = 64 * KIB + 1
 # After the end the pipes close at once, unless something without walls still holds them.
 DRAIN_S_MAX = 2.0
 SIGNAL_BASE = 128
@@ -64,7 +65,7 @@ def run(
             stderr=stderr.write_fd,
             env=command.environment,
             cwd="/",
-            pass_fds=(status.write_fd,) if command.reports_start else (),
+            pass_fds=command.inherited_fds,
             start_new_session=True,
         )
         for pipe in (status, stdout, stderr):

@@ -12,18 +12,17 @@ import os
 import tempfile
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from runner.archive import BadArchiveError, open_archive, read_entry
+from runner.archive import BadZipError, check_entries, open_archive, read_entry
 from runner.wire import TaskLimits
 
 ARCHIVE_BYTES_MAX = 512 << 20
-CASE_BYTES_MAX = 256 << 20
+CASE_BYTES_MAX = 128 << 20
 ENTRIES_MAX = 20_000
 CACHE_BYTES_MAX = 4 << 30
 LOCKS = 16
@@ -48,9 +47,11 @@ class TestData:
 
     def __init__(self, path: Path) -> None:
         """Raises TestDataError, and FileNotFoundError where nothing is there."""
+        self._file = path.open("rb")
         try:
-            self._archive: zipfile.ZipFile = open_archive(str(path), entries_max=ENTRIES_MAX)
-        except BadArchiveError as error:
+            self._archive = open_archive(self._file, entries_max=ENTRIES_MAX)
+        except BadZipError as error:
+            self._file.close()
             raise TestDataError(str(error)) from error
 
     def __enter__(self) -> TestData:
@@ -63,9 +64,14 @@ class TestData:
         traceback: TracebackType | None,
     ) -> None:
         self._archive.close()
+        self._file.close()
 
     def require(self, tasks: Sequence[TaskLimits]) -> None:
-        """Raise TestDataError, naming the first missing file, unless every case is there."""
+        """Raise TestDataError, naming the file, unless every case is there, and is one file."""
+        try:
+            check_entries(self._archive)
+        except BadZipError as error:
+            raise TestDataError(str(error)) from error
         present = set(self._archive.namelist())
         for task, limits in enumerate(tasks):
             for case in range(limits.case_count):
@@ -85,7 +91,7 @@ class TestData:
     def _read(self, name: str) -> bytes:
         try:
             return read_entry(self._archive, name, bytes_max=CASE_BYTES_MAX)
-        except BadArchiveError as error:
+        except BadZipError as error:
             raise TestDataError(str(error)) from error
 
 

@@ -76,7 +76,10 @@ class UnreadableOffer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaseReport:
-    """The result of one case. Times in milliseconds, memory in KiB."""
+    """The result of one case. Times in milliseconds, memory in KiB.
+
+    `output_truncated`: the program printed more than is reported.
+    """
 
     status: Verdict
     exit_code: int
@@ -84,6 +87,7 @@ class CaseReport:
     stderr: str
     exec_time_ms: int
     memory_kib: int
+    output_truncated: bool = False
 
     def to_wire(self) -> dict[str, Any]:
         """Return it under the names of the protocol."""
@@ -94,6 +98,7 @@ class CaseReport:
             "stderr": self.stderr,
             "execTime": self.exec_time_ms,
             "memoryUsage": self.memory_kib,
+            "outputTruncated": self.output_truncated,
         }
 
 

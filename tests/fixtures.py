@@ -53,7 +53,7 @@ def build_app(uri: str, clock: ManualClock | None, **settings: Any) -> Flask:
             secret_key="signs-the-links-of-the-tests",
             runner_registration_token=REGISTRATION_TOKEN,
             admin_api_key=ADMIN_KEY,
-            **settings,
+            **{"failures_per_min_max": 100_000, **settings},
         ),
         clock=clock,
     )

@@ -35,6 +35,12 @@ OPEN = {
     ("GET", "/files/code/<token>"),
     ("GET", "/files/testdata/<token>"),
 }
+OF_RUNNERS = {
+    "/runners/<rn>/heartbeat",
+    "/runners/<rn>/next-job",
+    "/runners/<rn>/jobs/<jb>/complete",
+    "/runners/<rn>/jobs/<jb>/abort",
+}
 OF_USERS = {
     ("POST", "/submissions"),
     ("GET", "/submissions"),
@@ -59,7 +65,7 @@ class Endpoint:
 
     @property
     def of_runners(self) -> bool:
-        return self.rule.startswith("/runners/<rn>/")
+        return self.rule in OF_RUNNERS
 
     @property
     def of_admins(self) -> bool:
@@ -99,12 +105,7 @@ def test_every_endpoint_is_known_here(app_keeper: AppKeeper) -> None:
     known = {(endpoint.method, endpoint.rule) for endpoint in endpoints(app_keeper.app())}
     assert known >= OPEN | OF_USERS
     of_runners = {rule for _, rule in known if rule.startswith("/runners/<rn>/")}
-    assert of_runners == {
-        "/runners/<rn>/heartbeat",
-        "/runners/<rn>/next-job",
-        "/runners/<rn>/jobs/<jb>/complete",
-        "/runners/<rn>/jobs/<jb>/abort",
-    }
+    assert of_runners == OF_RUNNERS | {"/runners/<rn>/drain", "/runners/<rn>/reinstate"}
 
 
 BAD_CREDENTIALS: dict[str, Callable[[Service], str | None]] = {

@@ -113,7 +113,7 @@ def test_a_submission_goes_all_the_way(service: Service) -> None:
     pending = service.ok("GET", "/submissions/sn_1", key=key)
     assert (pending["verdict"], pending["score"], pending["tasks"]) == ("PENDING", 0, [])
     assert pending["job"]["state"] == "pending"
-    assert pending["waits_because"] == "It waits for a free runner."
+    assert pending["waits_because"] == "It is the next in line for a free runner."
 
     payload = service.claim(runner)
     lease_token = payload.pop("lease_token")
@@ -297,6 +297,21 @@ def test_runners_are_listed_and_revoked(service: Service) -> None:
             "last_seen": "2040-01-01T12:00:00.000Z",
             "alive": True,
             "active_jobs": [job_id],
+            "registered_at": "2040-01-01T12:00:00.000Z",
+            "languages": [0, 2],
+            "holds": [
+                {
+                    "job_id": job_id,
+                    "submission_id": "sn_1",
+                    "since": "2040-01-01T12:00:00.000Z",
+                }
+            ],
+            "done": 0,
+            "judge_errors": 0,
+            "aborts": 0,
+            "resting": False,
+            "drain": None,
+            "set_aside": None,
         }
     ]
     service.clock.advance(3600)
@@ -334,6 +349,7 @@ def test_the_queue_is_seen_paused_and_resumed(service: Service) -> None:
     assert service.ok("GET", "/queue") == {
         "depth": [{"state": "pending", "priority": 0, "count": 1}],
         "oldest_pending_age_s": 90.0,
+        "landed_per_min": {"last_1_min": 0.0, "last_5_min": 0.0, "last_15_min": 0.0},
         "paused": None,
     }
     assert service.call("POST", "/queue/pause", json={"why": "cleaning"}).status_code == 204

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from werkzeug.test import TestResponse
 
+import api.body
 from api.admin_api import HOMEWORK_BYTES_MAX
+from api.rejudge_schemas import RejudgeBody
 from api.runner_api import COMPLETE_BYTES_MAX
 from tests.digest import digest
 from tests.factories import (
@@ -37,6 +41,11 @@ class Endpoint:
     runner: bool = False
     strict: bool = True
     """Fields that are not known are refused."""
+    optional: frozenset[str] = frozenset()
+    may_be_left_out: bool = False
+    """The body as a whole is optional."""
+    refusals: tuple[int, ...] = (400,)
+    """What a field's wrong value may be answered."""
 
 
 ENDPOINTS = {
@@ -45,6 +54,8 @@ ENDPOINTS = {
         "/runners/register",
         {"registration_token": REGISTRATION_TOKEN, "name": "r", "languages": [0]},
         strict=False,
+        optional=frozenset({"languages"}),
+        refusals=(400, 401),
     ),
     "heartbeat": Endpoint(
         "POST",
@@ -52,6 +63,7 @@ ENDPOINTS = {
         {"active_job_ids": ["jb_1"], "report_lost": True},
         runner=True,
         strict=False,
+        optional=frozenset({"report_lost"}),
     ),
     "complete": Endpoint(
         "PUT",
@@ -59,6 +71,8 @@ ENDPOINTS = {
         {**result_body("AC"), "lease_token": "other"},
         runner=True,
         strict=False,
+        optional=frozenset({"lease_token"}),
+        refusals=(400, 409),
     ),
     "abort": Endpoint(
         "PUT",
@@ -66,12 +80,17 @@ ENDPOINTS = {
         {"reason": "drain", "lease_token": "other"},
         runner=True,
         strict=False,
+        optional=frozenset({"lease_token"}),
+        refusals=(400, 409),
     ),
-    "user": Endpoint("PUT", "/users/new", {"display_name": "New"}),
+    "user": Endpoint(
+        "PUT", "/users/new", {"display_name": "New"}, optional=frozenset({"display_name"})
+    ),
     "problem": Endpoint(
         "PUT",
         "/problems/2",
         {"name": "p", "tasks": task_bodies((100, 1)), "allowed_languages": [0]},
+        optional=frozenset({"allowed_languages"}),
     ),
     "homework": Endpoint(
         "PUT",
@@ -84,8 +103,39 @@ ENDPOINTS = {
             "problem_ids": [1],
             "students": ["ada"],
         },
+        optional=frozenset({"penalty"}),
     ),
     "pause": Endpoint("POST", "/queue/pause", {"why": "testing"}),
+    "rejudges": Endpoint(
+        "POST",
+        "/rejudges",
+        {
+            "mode": "preview",
+            "problem_id": 2,
+            "homework_id": "none",
+            "username": "bob",
+            "verdict": "AC",
+            "runner_id": "rn_1",
+            "since": START,
+            "until": END,
+        },
+        optional=frozenset(RejudgeBody.model_fields),
+        refusals=(400, 404),
+    ),
+    "rejudge a problem": Endpoint(
+        "POST",
+        "/problems/1/rejudge",
+        {"mode": "preview"},
+        optional=frozenset({"mode"}),
+        may_be_left_out=True,
+    ),
+    "rejudge a homework": Endpoint(
+        "POST",
+        "/homeworks/hw/rejudge",
+        {"mode": "preview"},
+        optional=frozenset({"mode"}),
+        may_be_left_out=True,
+    ),
 }
 DEEP = 100_000
 
@@ -117,7 +167,17 @@ NOT_AN_OBJECT: dict[str, bytes] = {
     "a deep object": b'{"name":' * DEEP + b"1" + b"}" * DEEP,
     "a raw control character": b'{"name": "a\nb"}',
 }
+BYTES_MAX = {"complete": COMPLETE_BYTES_MAX, "homework": HOMEWORK_BYTES_MAX}
+FIFTY_MB = b'{"tasks": "' + b"x" * 50_000_000 + b'"}'
 MEDIA_TYPES = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
 
 HOSTILE_VALUES: dict[str, Any] = {
     "null": None,
@@ -136,6 +196,14 @@ HOSTILE_VALUES: dict[str, Any] = {
     "a list of big numbers": [2**63],
     "an object": {},
     "an operator": {"$gt": ""},
+    "not null": {"$ne": None},
+    "code for the database": {"$where": "while (true) {}"},
+    "a dotted key": {"a.b": 1},
+    "a list of operators": [{"$ne": None}],
+    "a path": "../../etc/passwd",
+    "a dotted name": "a.b",
+    "a dollar name": "$where",
+    "a deep value": deep(900),
     "0": 0,
     "-1": -1,
     "a fraction": 0.5,
@@ -153,6 +221,7 @@ def job_id(service: Service) -> str:
     """A world in which every endpoint's body is a good one; the job leased to the runner."""
     service.user("ada")
     service.problem(1)
+    service.homework("hw", [1], ["ada"])
     service.submit("ada", 1, "sn_1")
     found: str = service.view_job("sn_1")["job_id"]
     return found
@@ -166,14 +235,24 @@ def send(service: Service, job_id: str) -> Send:
     runner = service.runner()
     service.claim(runner)
 
-    def send(endpoint: Endpoint, body: bytes, media_type: str = "application/json") -> TestResponse:
+    def send(
+        endpoint: Endpoint,
+        body: bytes,
+        media_type: str = "application/json",
+        chunked: bool = False,
+    ) -> TestResponse:
+        sent: dict[str, Any] = {"data": body}
+        if chunked:
+            # As gunicorn hands it over.
+            environ = {"wsgi.input_terminated": True}
+            sent = {"input_stream": io.BytesIO(body), "environ_overrides": environ}
         path = endpoint.path.format(job=job_id)
         return service.call(
             endpoint.method,
             runner.path(path) if endpoint.runner else path,
             key=runner.token if endpoint.runner else ADMIN_KEY,
-            data=body,
             headers={"Content-Type": media_type},
+            **sent,
         )
 
     return send
@@ -187,9 +266,29 @@ def unchanged(service: Service, send: Send) -> Iterator[None]:
     assert digest(service.database) == before
 
 
+def test_these_are_all_the_endpoints_that_take_json(service: Service) -> None:
+    paths = service.ok("GET", "/openapi.json", key=None)["paths"]
+    described = {
+        (method.upper(), path)
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+        if "application/json" in operation.get("requestBody", {}).get("content", {})
+    }
+    known = {"heartbeat": "/runners/rn_1/heartbeat", "complete": "/runners/rn_1/jobs/jb_1/complete"}
+    known["abort"] = "/runners/rn_1/jobs/jb_1/abort"
+    urls = service.app.url_map.bind("judge.example")
+    thrown_at = set()
+    for name, endpoint in ENDPOINTS.items():
+        rule, _ = urls.match(known.get(name, endpoint.path), endpoint.method, return_rule=True)
+        thrown_at.add((endpoint.method, re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)))
+    assert thrown_at == described
+
+
 @pytest.mark.parametrize("name", ENDPOINTS)
 def test_what_is_no_object_is_400(send: Send, unchanged: None, name: str) -> None:
     for kind, body in NOT_AN_OBJECT.items():
+        if not body and ENDPOINTS[name].may_be_left_out:
+            continue
         answer = send(ENDPOINTS[name], body)
         assert answer.status_code == 400, (kind, answer.text)
         assert answer.get_json(force=True)["reason"] in ("invalid_request", "invalid_result")
@@ -209,6 +308,70 @@ def test_json_is_strict_in_fields_that_nobody_reads(send: Send, unchanged: None,
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)
+@pytest.mark.parametrize("levels", [900, 10_000])
+def test_a_value_that_nobody_reads_may_be_deep_or_is_400(
+    send: Send, name: str, levels: int
+) -> None:
+    good = json.dumps(ENDPOINTS[name].body)[:-1]
+    for begin, end in (("[", "]"), ('{"a":', "}")):
+        answer = send(
+            ENDPOINTS[name],
+            f'{good}, "surplus": {begin * levels}1{end * levels}}}'.encode(),
+        )
+        assert answer.status_code < 500
+        if levels > 1000 or ENDPOINTS[name].strict:
+            assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_fifty_megabytes_are_refused(send: Send, unchanged: None, name: str) -> None:
+    answer = send(ENDPOINTS[name], FIFTY_MB)
+    assert answer.status_code == (400 if name == "complete" else 413)
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
+def test_a_body_without_a_length_is_refused_as_soon_as_it_is_too_large(
+    service: Service, send: Send, unchanged: None, name: str
+) -> None:
+    """What fits would be a good body: nobody may take the rest for white space."""
+    endpoint = ENDPOINTS[name]
+    size = BYTES_MAX.get(name, 2 * 1024 * 1024)
+    good = json.dumps(endpoint.body).encode()
+    answer = send(endpoint, good.ljust(size) + b"x", chunked=True)
+    assert (answer.status_code, answer.get_json(force=True)["reason"]) == (413, "body_too_large")
+
+
+SMALLEST = {
+    "lists": b"[],",
+    "objects": b"{},",
+    "numbers": b"1,",
+    "texts": b'"",',
+    "escapes": b'"\\"",',
+    "pairs": b'{"":1},',
+}
+
+
+@pytest.mark.parametrize("kind", SMALLEST)
+def test_a_large_body_of_small_values_is_refused_before_it_is_built(
+    send: Send, unchanged: None, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(api.body, "json", None)
+    many = SMALLEST[kind] * (3 * 1024 * 1024 // len(SMALLEST[kind]))
+    answer = send(ENDPOINTS["complete"], b'{"tasks": [' + many + b"1]}")
+    assert answer.status_code == 400
+    assert answer.get_json(force=True)["detail"] == "body: holds more than 250000 values"
+
+
+def test_large_outputs_full_of_commas_and_brackets_are_taken(service: Service, job_id: str) -> None:
+    runner = service.runner()
+    service.claim(runner)
+    printed = '[{"a": 1}, [], "\\"", \\]\n' * 200_000
+    body = {"tasks": [[case_body(stdout=printed, stderr="\\" * 1_000_000)]]}
+    path = runner.path(f"jobs/{job_id}/complete")
+    assert service.call("PUT", path, key=runner.token, json=body).status_code == 204
+
+
+@pytest.mark.parametrize("name", ENDPOINTS)
 def test_another_media_type_is_415(send: Send, unchanged: None, name: str) -> None:
     endpoint = ENDPOINTS[name]
     for media_type in MEDIA_TYPES:
@@ -220,11 +383,9 @@ def test_another_media_type_is_415(send: Send, unchanged: None, name: str) -> No
 @pytest.mark.parametrize("name", ENDPOINTS)
 def test_every_missing_field_is_named(send: Send, name: str) -> None:
     endpoint = ENDPOINTS[name]
-    optional = {"languages", "report_lost", "lease_token", "display_name"}
-    optional |= {"allowed_languages", "penalty"}
     for field in endpoint.body:
         body = {key: value for key, value in endpoint.body.items() if key != field}
-        if field in optional:
+        if field in endpoint.optional:
             continue
         answer = send(endpoint, json.dumps(body).encode())
         assert answer.status_code == 400, field
@@ -240,8 +401,7 @@ def test_every_field_with_every_hostile_value(send: Send, name: str) -> None:
             answer = send(endpoint, json.dumps(body).encode())
             if answer.status_code >= 400:
                 problem = answer.get_json(force=True)
-                expected = (400, 401, 409) if endpoint.runner else (400, 401)
-                assert answer.status_code in expected, (field, kind, problem)
+                assert answer.status_code in endpoint.refusals, (field, kind, problem)
                 if answer.status_code == 400:
                     assert problem["detail"].startswith(field), (field, kind, problem)
 
@@ -423,9 +583,6 @@ def test_claim_ids_that_are_refused(service: Service, job_id: str, claim_id: str
     path = runner.path(f"next-job?claim_id={claim_id}")
     assert service.call("GET", path, key=runner.token).status_code == 400
     assert service.view_job("sn_1")["state"] == "pending"
-
-
-BYTES_MAX = {"complete": COMPLETE_BYTES_MAX, "homework": HOMEWORK_BYTES_MAX}
 
 
 def test_bodies_that_are_too_large_are_413(service: Service, send: Send, job_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
@@ -10,6 +11,7 @@ import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from tests.factories import Service
+from tests.live import ROOT
 
 
 @pytest.fixture
@@ -101,3 +103,89 @@ def _resolved(schema: dict[str, Any], document: Any) -> dict[str, Any]:
         found: dict[str, Any] = document["components"]["schemas"][schema["$ref"].split("/")[-1]]
         return found
     return schema
+
+
+def test_every_problem_lists_its_reasons_and_its_status(document: Any) -> None:
+    for path, method, status, answer in problems_of(document):
+        where = (method, path, status)
+        reference, told = answer["content"]["application/problem+json"]["schema"]["allOf"]
+        assert reference == {"$ref": "#/components/schemas/Problem"}, where
+        assert told["properties"]["status"] == {"const": int(status)}, where
+        reasons = told["properties"]["reason"]["enum"]
+        assert reasons, where
+        assert len(reasons) == len(set(reasons)), where
+        assert ("Retry-After" in answer.get("headers", {})) == (status in ("429", "503")), where
+
+
+def problems_of(document: Any) -> Iterator[tuple[str, str, str, Any]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            for status, answer in operation["responses"].items():
+                if int(status) >= 400:
+                    yield path, method, status, answer
+
+
+RAISED = re.compile(
+    r"(?:ProblemError\(\s*(?P<status>\d+),|unavailable\(|invalid\([^()]*,"
+    r"|(?:NotFound|Invalid|Forbidden|Conflict)Error\()\s*\"(?P<reason>[a-z_]+)\"",
+)
+
+
+def test_every_reason_that_the_code_knows_is_described(document: Any) -> None:
+    """What is raised anywhere is told of somewhere; schemathesis looks for the right place."""
+    known = {
+        match["reason"]
+        for package in ("api", "mongo", "dispatch")
+        for file in (ROOT / package).glob("*.py")
+        for match in RAISED.finditer(file.read_text())
+    }
+    assert len(known) > 20
+    described = {
+        reason
+        for _, _, _, answer in problems_of(document)
+        for reason in answer["content"]["application/problem+json"]["schema"]["allOf"][1][
+            "properties"
+        ]["reason"]["enum"]
+    }
+    assert known - described == set()
+
+
+def test_every_link_leads_from_an_answer_to_an_operation_with_such_parameters(
+    document: Any,
+) -> None:
+    operations = {
+        operation["operationId"]: operation
+        for methods in document["paths"].values()
+        for operation in methods.values()
+    }
+    followed = 0
+    for operation in operations.values():
+        for answer in operation["responses"].values():
+            for link in answer.get("links", {}).values():
+                target = operations[link["operationId"]]
+                names = {parameter["name"] for parameter in target["parameters"]}
+                assert set(link["parameters"]) == names & set(link["parameters"])
+                followed += 1
+    assert followed > 40
+
+
+def test_what_is_no_json_says_what_it_is(service: Service, document: Any) -> None:
+    described = {
+        path: set(methods["get"]["responses"]["200"]["content"])
+        for path, methods in document["paths"].items()
+        if "get" in methods
+    }
+    binary = {path: types for path, types in described.items() if types != {"application/json"}}
+    assert binary == {
+        "/files/code/{token}": {"application/zip"},
+        "/files/testdata/{token}": {"application/zip"},
+        "/submissions/{submission_id}/code": {"application/zip"},
+        "/submissions/{submission_id}/outputs/{task}/{case}/{stream}": {"text/plain"},
+        "/submissions.csv": {"text/csv"},
+        "/submissions.jsonl": {"application/jsonl"},
+        "/homeworks/{homework_id}/standings.csv": {"text/csv"},
+        "/homeworks/{homework_id}/standings.jsonl": {"application/jsonl"},
+        "/metrics": {"text/plain"},
+    }
+    sent = document["paths"]["/problems/{problem_id}/testdata"]["put"]["requestBody"]["content"]
+    assert set(sent) == {"application/zip", "application/octet-stream"}

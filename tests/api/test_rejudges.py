@@ -387,6 +387,58 @@ def test_a_preview_reports_per_student_with_penalties(course: Service, previewed
     assert (after["score"], after["problemStatus"]) == (0, 1)
 
 
+TOTALS = {
+    "students": 2,
+    "gain": 1,
+    "lose": 1,
+    "cross_60_up": 0,
+    "cross_60_down": 1,
+    "submissions_changed": 2,
+}
+
+
+@pytest.mark.parametrize("batch", [1, 200])
+def test_the_first_page_of_students_totals_them(
+    course: Service, previewed: str, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr("mongo.rejudge_report.BATCH_STUDENTS", batch)
+    path = f"/rejudges/{previewed}/students"
+    first = course.ok("GET", f"{path}?limit=1")
+    assert first["totals"] == TOTALS
+    assert [student["username"] for student in first["students"]] == ["ada"]
+    second = course.ok("GET", f"{path}?limit=1&cursor={first['next_cursor']}")
+    assert second["totals"] is None
+    assert [student["username"] for student in second["students"]] == ["ben"]
+    assert second["next_cursor"] is None
+
+
+def test_what_was_judged_by_another_road_is_not_among_the_totals(
+    course: Service, runner: Runner, previewed: str
+) -> None:
+    course.ok("POST", "/submissions/s3/rejudge")
+    course.judge(runner, "s3", "RE")
+    course.ok("POST", f"/rejudges/{previewed}/apply")
+    go_on(course)
+    totals = course.ok("GET", f"/rejudges/{previewed}/students")["totals"]
+    assert totals == {**TOTALS, "gain": 0, "submissions_changed": 1}
+
+
+def test_totals_count_who_crosses_60_upwards_and_who_is_in_no_homework(
+    course: Service, runner: Runner
+) -> None:
+    course.homework("hw", [1], ["ada"])
+    judged(course, runner, ("s1", "ada", 1, "WA"), ("s2", "ben", 1, "AC"), ("s3", "ben", 2, "AC"))
+    rejudge_id = start(course, problem_id=1, mode="preview")
+    go_on(course)
+    course.judge(runner, "s1", "AC")
+    course.judge(runner, "s2", "WA")
+    assert course.ok("GET", f"/rejudges/{rejudge_id}/students")["totals"] == {
+        **TOTALS,
+        "cross_60_up": 1,
+        "cross_60_down": 0,
+    }
+
+
 def test_i6_applied_a_preview_counts_as_if_it_had_landed(course: Service, previewed: str) -> None:
     course.ok("POST", f"/rejudges/{previewed}/apply")
     go_on(course)
@@ -449,6 +501,36 @@ def test_a_rejudge_that_counts_turns_a_waiting_preview_off(course: Service, runn
     assert view(course, rejudge_id)["state"] == "applied"
     assert course.view("s1")["verdict"] == "WA"
     check_same_as_recomputed(course)
+
+
+@pytest.mark.parametrize("preview_is", ["waiting", "leased", "done"])
+def test_a_bulk_rejudge_after_a_preview_counts(
+    course: Service, runner: Runner, preview_is: str
+) -> None:
+    judged(course, runner, ("s1", "ada", 1, "AC"))
+    start(course, problem_id=1, mode="preview")
+    go_on(course)
+    if preview_is == "done":
+        course.judge(runner, "s1", "RE")
+    elif preview_is == "leased":
+        course.claim(runner)
+    rejudge_id = start(course, problem_id=1)
+    go_on(course)
+    assert not course.view_job("s1").get("preview")
+    assert course.view("s1")["verdict"] == "PENDING"
+    course.judge(runner, "s1", "WA")
+    go_on(course)
+    assert course.view("s1")["verdict"] == "WA"
+    assert view(course, rejudge_id)["state"] == "done"
+    check_same_as_recomputed(course)
+
+
+def test_the_sweep_keeps_what_a_previewed_result_refers_to(course: Service, previewed: str) -> None:
+    course.sweep()
+    course.sweep()
+    course.ok("POST", f"/rejudges/{previewed}/apply")
+    go_on(course)
+    assert course.call("GET", "/submissions/s3/outputs/0/0/stdout").text == "AC\n"
 
 
 def test_what_landed_just_before_its_preview_is_not_overwritten(

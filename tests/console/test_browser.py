@@ -160,6 +160,25 @@ def test_a_submission_is_rejudged(judging: Judging, visit: Callable[..., Any]) -
         expect(page.locator("#result")).to_contain_text("WA", timeout=PATIENCE_MS)
 
 
+def test_from_the_queue_one_is_moved_up_and_its_rejudge_is_taken_back(
+    judging: Judging, visit: Callable[..., Any]
+) -> None:
+    first, moved = judging.submit(), judging.submit()
+    judging.judge()
+    judging.judge()
+    for submission_id in (first, moved):
+        judging.admin.post(f"/submissions/{submission_id}/rejudge").raise_for_status()
+    with visit() as page:
+        go(page, "/queue")
+        page.get_by_role("button", name=f"To the front with {moved}").click()
+        expect(page.locator("main")).to_contain_text("It is the next to be judged.")
+        expect(page.locator("#line tbody tr").first).to_contain_text(moved)
+        page.get_by_role("link", name=moved).click()
+        page.get_by_role("button", name="Take the rejudge back").click()
+        expect(page.locator("#result")).to_contain_text("AC")
+    assert judging.judge() == first
+
+
 def test_a_runner_is_revoked(judging: Judging, visit: Callable[..., Any]) -> None:
     name = f"desk to revoke {next(_numbers)}"
     revoked = judging.register(name)

@@ -88,6 +88,32 @@ def test_a_runner_is_revoked(service: Service, operator: Operator) -> None:
     assert answer.status_code == 404
 
 
+def test_a_runner_is_drained_and_reinstated(service: Service, operator: Operator) -> None:
+    runner = service.runner("desk 7")
+    answer = operator.post(f"/console/runners/{runner.runner_id}/drain")
+    page = operator.page(answer.headers["Location"])
+    assert "gets no more jobs" in page
+    assert "drains" in page
+    assert "by console, key " in page
+    answer = operator.post(f"/console/runners/{runner.runner_id}/reinstate")
+    page = operator.page(answer.headers["Location"])
+    assert "gets jobs again" in page
+    assert "drains" not in page
+    for verb in ("drain", "reinstate"):
+        assert operator.post(f"/console/runners/rn_none/{verb}").status_code == 404
+
+
+def test_the_console_says_why_a_runner_is_set_aside(service: Service, operator: Operator) -> None:
+    runner = service.runner("desk 7")
+    why = "<b>broken</b>"
+    service.services.queue.runners.set_aside(runner.runner_id, why=why, now=service.clock())
+    for page in ("/console", "/console/runners"):
+        shown = operator.page(page)
+        assert "set aside" in shown
+        assert "&lt;b&gt;broken" in shown
+        assert why not in shown
+
+
 def test_the_queue_is_paused_with_who_and_why_and_resumed(
     service: Service, operator: Operator
 ) -> None:
@@ -174,7 +200,7 @@ def test_a_submission_shows_its_result_its_history_and_its_code(
     runner = service.runner("desk 7")
     service.submit("ada", 1, "sn_1")
     page = operator.page("/console/submissions/sn_1")
-    assert "It waits for a free runner." in page
+    assert "It is the next in line for a free runner." in page
     complete(service, runner, case_body("AC"), case_body("WA", stdout="seven\n"))
     page = operator.page("/console/submissions/sn_1")
     assert "wrong answer" in page

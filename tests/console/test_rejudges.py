@@ -47,6 +47,43 @@ class Rejudging:
     def rejudge_items(self, rejudge_id: str, *, after: str | None, limit: int) -> Any:
         return (self.items, "next~1") if after is None else ([], None)
 
+    def rejudge_students(self, rejudge_id: str, *, after: str | None, limit: int) -> Any:
+        row = {
+            "submission_id": "sn_1",
+            "problem_id": 7,
+            "verdict_before": "AC",
+            "verdict_after": "WA",
+            "score_before": 100,
+            "score_after": 0,
+            "decided": None,
+        }
+        homework = {
+            "homework_id": HOSTILE,
+            "total_before": 100,
+            "total_after": 0,
+            "crosses_60": "down",
+            "problems": {},
+        }
+        student = {
+            "username": HOSTILE,
+            "gains": False,
+            "loses": True,
+            "submissions": [row],
+            "homeworks": [homework],
+        }
+        return ([student], "next~1") if after is None else ([], None)
+
+    def rejudge_totals(self, rejudge_id: str) -> dict[str, int]:
+        self.asked.append(("totals", rejudge_id))
+        return {
+            "students": 31,
+            "gain": 32,
+            "lose": 33,
+            "cross_60_up": 34,
+            "cross_60_down": 35,
+            "submissions_changed": 36,
+        }
+
     def hold_rejudge(self, rejudge_id: str) -> None:
         self.asked.append(("hold", rejudge_id))
 
@@ -72,17 +109,6 @@ def rejudging(service: Service, monkeypatch: pytest.MonkeyPatch) -> Rejudging:
     for name in METHODS:
         monkeypatch.setattr(service.services.judge, name, getattr(made, name), raising=False)
     return made
-
-
-def test_the_pages_are_there_only_where_the_domain_can(
-    operator: Operator, rejudging: Rejudging, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert ">Rejudges</a>" in operator.page("/console")
-    monkeypatch.setattr("console.rejudges.backend", lambda: None)
-    assert ">Rejudges</a>" not in operator.page("/console")
-    assert operator.get("/console/rejudges").status_code == 404
-    assert operator.post("/console/rejudges", problem_id="1").status_code == 404
-    assert rejudging.asked == []
 
 
 def test_progress_counts_what_needs_nothing_more(operator: Operator, rejudging: Rejudging) -> None:
@@ -178,5 +204,22 @@ def test_only_what_can_be_done_has_a_button(operator: Operator, rejudging: Rejud
 
 
 def test_what_others_wrote_stays_text(operator: Operator, rejudging: Rejudging) -> None:
-    for path in ("/console/rejudges", "/console/rejudges/rj_1"):
-        assert "&lt;script&gt;alert(1)" in operator.page(path)
+    for path in ("", "/rj_1", "/rj_1/students"):
+        assert "&lt;script&gt;alert(1)" in operator.page(f"/console/rejudges{path}")
+
+
+def test_the_students_are_shown_with_their_totals_first(
+    operator: Operator, rejudging: Rejudging
+) -> None:
+    assert "/console/rejudges/rj_1/students" in operator.page("/console/rejudges/rj_1")
+    page = operator.page("/console/rejudges/rj_1/students")
+    figures = page.split("<dl", 1)[1].split("</dl>")[0]
+    told = [part.split("<")[0] for part in figures.split("<dd>")[1:]]
+    assert told == ["31", "32", "33", "34", "35", "36"]
+    assert "crosses 60 down" in page
+    assert "loses" in page
+    assert ">gains<" not in page
+    assert "after=next~1" in page
+    page = operator.page("/console/rejudges/rj_1/students?after=next~1")
+    assert "<dl" not in page
+    assert rejudging.asked == [("totals", "rj_1")]

@@ -148,7 +148,11 @@ FORMS = (
     "/queue/resume",
     "/sign-out",
     "/runners/rn_1/revoke",
+    "/runners/rn_1/drain",
+    "/runners/rn_1/reinstate",
     "/submissions/sn_1/rejudge",
+    "/submissions/sn_1/front",
+    "/submissions/sn_1/cancel",
     "/rejudges",
     "/rejudges/rj_1/hold",
 )

@@ -75,7 +75,7 @@ class Race:
             "complete_begins": lambda: self.store.begin_complete(job, **asked),
             "complete_ends": lambda: self.store.end_complete(job, outcome=Outcome.VERDICT, now=now),
             "complete_restore": lambda: self.store.restore(job, now=now, note="a test"),
-            "drain": lambda: self.store.abort_refunded(job, **asked),
+            "drain": lambda: self.store.abort_refunded(job, **asked, reason="drain"),
             "abort": lambda: self.store.abort_counted(job, **asked, reason="rejected"),
             "exhaust_begins": lambda: self.store.begin_exhaust(job, now=now),
             "last abort": lambda: self.store.begin_exhaust_by_abort(

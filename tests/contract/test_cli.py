@@ -124,28 +124,9 @@ def test_rejudging(service: Service, run: Any) -> None:
     lines = run("rejudge", "sn_1", "sn_2").output.splitlines()
     assert lines == [f"{name}: {service.view_job(name)['job_id']}" for name in ("sn_1", "sn_2")]
     assert service.view("sn_1")["verdict"] == service.view("sn_2")["verdict"] == "PENDING"
-    refused = run("rejudge", "sn_3", exit_code=2)
+    refused = run("rejudge", "sn_3", exit_code=3)
     assert "sn_3" in refused.output
     run("rejudge", exit_code=2)
-
-
-def test_the_queue_is_shown(service: Service, run: Any) -> None:
-    assert run("queue").output == "none\n"
-    assert json.loads(run("queue", "--json").output) == []
-    service.user("ada")
-    service.problem(1)
-    for name in ("sn_1", "sn_2", "sn_3"):
-        service.submit("ada", 1, name)
-    service.claim(service.runner())
-    shown = json.loads(run("queue", "--json").output)
-    assert shown == [
-        {"state": "leased", "priority": 0, "count": 1},
-        {"state": "pending", "priority": 0, "count": 2},
-    ]
-    service.ok("POST", "/queue/pause", json={"why": "[red]cleaning[/"})
-    text = run("queue").output
-    assert "leased" in text
-    assert "paused by admin at 2040-01-01 12:00:00Z: [red]cleaning[/" in text
 
 
 def test_runners_are_shown_whatever_they_are_called(service: Service, run: Any) -> None:
@@ -161,10 +142,28 @@ def test_runners_are_shown_whatever_they_are_called(service: Service, run: Any) 
         "runner_id": runner.runner_id,
         "name": odd,
         "alive": True,
+        "state": "alive",
         "last_seen": "2040-01-01T12:00:00+00:00",
         "active_jobs": [job_id],
+        "done": 0,
+        "aborts": 0,
+        "judge_errors": 0,
     }
     assert "[/x]" in run("runners").output
+
+
+def test_a_runner_is_drained_reinstated_and_revoked(service: Service, run: Any) -> None:
+    runner = service.runner()
+    for verb, state in (("drain", "drains"), ("reinstate", "alive")):
+        assert runner.runner_id in run("runners", verb, runner.runner_id).output
+        [shown] = json.loads(run("runners", "--json").output)
+        assert shown["state"] == state
+    told = json.loads(run("runners", "revoke", runner.runner_id, "--json").output)
+    assert told == {"did": "revoked", "runner_id": runner.runner_id}
+    assert run("runners").output == "none\n"
+    for verb in ("drain", "reinstate", "revoke"):
+        refused = run("runners", verb, runner.runner_id, exit_code=3)
+        assert "there is no runner" in refused.output
 
 
 # -- recompute -----------------------------------------------------------------------------

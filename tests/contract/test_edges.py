@@ -180,7 +180,7 @@ def test_i3_only_the_owner_acts(race: Race, edge: str, runner_id: str, token: st
     asked: dict[str, Any] = {"runner_id": runner_id, "lease_token": token, "now": race.now()}
     acts: dict[str, Callable[[], Job | None]] = {
         "complete_begins": lambda: store.begin_complete(job, **asked),
-        "drain": lambda: store.abort_refunded(job, **asked),
+        "drain": lambda: store.abort_refunded(job, **asked, reason="drain"),
         "abort": lambda: store.abort_counted(job, **asked, reason="rejected"),
         "last abort": lambda: store.begin_exhaust_by_abort(job, **asked, reason="rejected"),
     }

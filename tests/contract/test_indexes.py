@@ -12,6 +12,7 @@ from pymongo import MongoClient
 from pymongo.database import Database
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 
+from dispatch import books
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from mongo.embedded import EmbeddedMongo
@@ -105,6 +106,8 @@ def _jobs() -> Iterator[dict[str, Any]]:
             if "lease_deadline" in fields:
                 offset = timedelta(seconds=number) * fields["lease_deadline"]
                 made["lease_deadline"] = NOW + offset
+            if fields["state"] == "done":
+                made["done_at"] = NOW - timedelta(seconds=number)
             if fields["state"] != "pending":
                 made["leased_by"] = f"rn_{number % 50}"
                 made["lease_token"] = f"t{number}"
@@ -123,6 +126,7 @@ def full(mongod: EmbeddedMongo) -> Iterator[TenThousand]:
         database = client[DATABASE]
         queue = open_queue(database, rules=LeaseRules())
         queue.create_indexes()
+        books.create_indexes(queue)
         database["jobs"].insert_many(_jobs())
         assert database["jobs"].count_documents({}) == 10_000
         yield TenThousand(queue, database, listener)
@@ -134,6 +138,7 @@ READS: dict[str, tuple[Callable[[Queue], Any], int]] = {
     "claim: the line": (lambda q: q.jobs.pending([0, 1, 2], [], LIMIT), LIMIT + 3),
     "claim: one language": (lambda q: q.jobs.pending([1], [], LIMIT), LIMIT),
     "the best priority": (lambda q: q.jobs.highest_priority([0, 1, 2], "s17"), 5),
+    "the longest waiting": (lambda q: q.jobs.oldest_pending(), 1),
     "restores due": (lambda q: q.jobs.restores_due(LIMIT), 0),
     "reclaim": (lambda q: q.jobs.orphans(NOW, [0, 1, 2], [], LIMIT), ORPHANS + EXHAUSTED),
     "exhaust": (lambda q: q.jobs.exhausted(NOW, LIMIT), ORPHANS + EXHAUSTED),
@@ -146,6 +151,7 @@ READS: dict[str, tuple[Callable[[Queue], Any], int]] = {
     "marks due": (lambda q: q.jobs.marks_due(LIMIT), LIMIT),
     "of a submission": (lambda q: q.jobs.get("s17"), 1),
     "without a job": (lambda q: q.jobs.without_job(["s1", "s2", "none"]), 3),
+    "last judged": (lambda q: q.jobs.last_judged_at("rn_7", NOW, besides=["jb_1"]), 10),
     "holders": (lambda q: q.jobs.holders(), LEASED + ORPHANS + EXHAUSTED),
 }
 
@@ -176,6 +182,23 @@ def test_the_claims_write_looks_at_one_document(full: TenThousand) -> None:
     assert work.documents <= 1
 
 
+def test_the_place_in_line_is_counted_on_the_index(full: TenThousand) -> None:
+    job = full.queue.jobs.pending([0, 1, 2], [], 10)[9]
+    full.listener.sent.clear()
+    assert full.queue.jobs.ahead_of(job, 1_000) == 9
+    for command in full.listener.sent:
+        explained = full.database.command(
+            "explain",
+            {"aggregate": "jobs", "pipeline": command["pipeline"], "cursor": {}},
+            verbosity="executionStats",
+        )
+        assert "COLLSCAN" not in str(explained)
+        stats = explained.get("executionStats")
+        stats = stats or explained["stages"][0]["$cursor"]["executionStats"]
+        assert stats["totalKeysExamined"] <= 10 + PLANNING_KEYS
+        assert stats["totalDocsExamined"] == 0
+
+
 def test_the_depth_of_the_queue_does_not_read_what_is_done(full: TenThousand) -> None:
     full.listener.sent.clear()
     depth = full.queue.jobs.depth()
@@ -188,6 +211,28 @@ def test_the_depth_of_the_queue_does_not_read_what_is_done(full: TenThousand) ->
         verbosity="executionStats",
     )
     assert "COLLSCAN" not in str(explained)
+
+
+def test_the_throughput_is_counted_in_the_index_alone(full: TenThousand) -> None:
+    full.listener.sent.clear()
+    assert books.done_since(full.queue, NOW - timedelta(seconds=60)) == 59
+    (command,) = full.listener.sent
+    explained = full.database.command(
+        "explain",
+        {"aggregate": "jobs", "pipeline": command["pipeline"], "cursor": {}},
+        verbosity="executionStats",
+    )
+    stats = _execution(explained)
+    assert stats["totalDocsExamined"] == 0
+    assert stats["totalKeysExamined"] <= 59 + PLANNING_KEYS
+
+
+def _execution(explained: dict[str, Any]) -> dict[str, Any]:
+    if "executionStats" in explained:
+        whole: dict[str, Any] = explained["executionStats"]
+        return whole
+    first: dict[str, Any] = explained["stages"][0]["$cursor"]["executionStats"]
+    return first
 
 
 def test_every_index_is_there_once_however_often_made(full: TenThousand) -> None:

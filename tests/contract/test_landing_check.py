@@ -261,6 +261,31 @@ def test_a_homework_whose_recompute_is_under_way_is_said_to_be(
     assert "still under way" not in run("--check", exit_code=1)
 
 
+def test_a_homework_that_stays_due_is_stuck_and_repaired(
+    course: Service, run: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(homework.recompute, "recompute_homework", lambda homework_id: None)
+        # Nothing of it changes: no standing differs, yet whoever reads it is told to wait.
+        course.homework("late", [1], ["ada"], end=EPOCH + DAY)
+        assert "stuck" not in run("--check")
+        course.clock.advance(check.STUCK_AFTER.total_seconds() - 1)
+        # The sweep is at it, for the tenth time.
+        recompute.claim_recompute("late", now=course.clock())
+        assert "stuck" not in run("--check")
+        course.clock.advance(1)
+        assert "homework late: stuck" in run("--check", exit_code=1)
+        assert "stuck" not in run("--check", "--homework", "hw")
+        assert "homework late: stuck" in run("--check", "--homework", "late", exit_code=1)
+        course.database["homeworks"].update_one(
+            {"_id": "late"}, {"$unset": {"recompute_asked_at": ""}}
+        )
+        assert "homework late: stuck" in run("--check", exit_code=1)
+    assert "homework late: recomputed" in run("--repair")
+    assert "stuck" not in run("--check")
+    assert not course.ok("GET", "/homeworks/late")["recomputing"]
+
+
 def test_a_repair_that_was_stopped_is_started_again(course: Service) -> None:
     healthy = digest(course.database)
     course.database["users"].update_many({}, {"$inc": {"submission": 1}})

@@ -52,7 +52,6 @@ def course(counted: tuple[Service, Counter]) -> Service:
     return made
 
 
-@pytest.mark.xfail(strict=True, reason="the claim reads its sources one by one")
 def test_next_job_empty(course: Service, counter: Counter) -> None:
     runner = course.runner()
     with counter.counted() as sent:
@@ -60,7 +59,6 @@ def test_next_job_empty(course: Service, counter: Counter) -> None:
     within(sent, 2)
 
 
-@pytest.mark.xfail(strict=True, reason="the claim reads its sources one by one")
 def test_next_job_with_a_job(course: Service, counter: Counter) -> None:
     runner = course.runner()
     course.submit("ada", 1, "sn_1")

@@ -80,3 +80,19 @@ def test_i6_the_sweeps_mark_does_not_undo_the_rejudges_own_result(
     assert job(course).outcome == "verdict"
     assert course.view("s1")["verdict"] == "AC"
     assert course.counters("ada") == (1, 1, [1])
+
+
+def test_a_rejudge_whose_mark_is_missing_can_be_taken_back(
+    course: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course.judge(course.runner(), "s1", "AC")
+    with monkeypatch.context() as dying:
+        dying.setattr("mongo.submission.mark_rejudged", crash)
+        course.call("POST", "/submissions/s1/rejudge", may_fail=True)
+    assert course.view("s1")["verdict"] == "AC"
+    assert job(course).state.value == "pending"
+    course.ok("POST", "/submissions/s1/cancel")
+    assert job(course).state.value == "done"
+    course.sweep()
+    assert course.view("s1")["verdict"] == "AC"
+    assert course.call("POST", "/submissions/s1/cancel").status_code == 409

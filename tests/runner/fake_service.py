@@ -33,6 +33,7 @@ class FakeService:
     calls: list[tuple[str, Any]] = field(default_factory=list)
     answers: dict[str, deque[int]] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
+    drain: bool = False
     config: dict[str, Any] = field(
         default_factory=lambda: {
             "heartbeat_interval_sec": 0.1,
@@ -124,7 +125,7 @@ class FakeService:
             return httpx.Response(201, json=identity)
         if verb == "heartbeat":
             lost = self.lost.intersection(body["active_job_ids"])
-            return httpx.Response(200, json={"lost_job_ids": sorted(lost)})
+            return httpx.Response(200, json={"lost_job_ids": sorted(lost), "drain": self.drain})
         if verb == "next-job":
             return httpx.Response(200, json=self.offers.popleft()) if self.offers else NO_CONTENT
         return httpx.Response(202 if verb == "abort" else 204)

@@ -159,7 +159,9 @@ def test_nothing_goes_out_before_registration():
 def test_heartbeat(answer, outcome):
     script = Script(answer)
     assert script.client().heartbeat(["jb_1", "jb_2"]) == outcome
-    assert script.bodies() == [{"active_job_ids": ["jb_1", "jb_2"], "report_lost": True}]
+    assert script.bodies() == [
+        {"active_job_ids": ["jb_1", "jb_2"], "report_lost": True, "report_drain": True}
+    ]
     assert script.requests[0].headers["Authorization"] == f"Bearer {TOKEN}"
     assert script.requests[0].url.path == "/runners/rn_1/heartbeat"
 
@@ -243,6 +245,7 @@ def test_what_complete_sends():
         "stderr": "e",
         "execTime": 5,
         "memoryUsage": 6,
+        "outputTruncated": False,
     }
     assert script.bodies() == [{"tasks": [[case]], "lease_token": "lt"}]
 

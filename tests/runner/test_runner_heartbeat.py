@@ -26,6 +26,7 @@ class Scene:
         self.timeouts: list[float] = []
         self.lost: list[frozenset[str]] = []
         self.identity_lost = 0
+        self.drained = 0
         self.active = ["jb_1"]
 
     def heartbeat(self, job_ids, *, timeout_s):
@@ -46,12 +47,16 @@ class Scene:
     def _on_identity_lost(self) -> None:
         self.identity_lost += 1
 
+    def _on_drain(self) -> None:
+        self.drained += 1
+
     def run(self) -> Scene:
         Heartbeat(
             client=self,
             interval_s=INTERVAL_S,
             active_job_ids=lambda: self.active,
             on_lost=self.lost.append,
+            on_drain=self._on_drain,
             on_identity_lost=self._on_identity_lost,
             clock=lambda: self.now_s,
             wait=self._wait,
@@ -95,6 +100,13 @@ def test_lost_jobs_are_told():
     assert scene.listed == [["jb_1"], ["jb_1"]]
 
 
+def test_being_asked_to_drain_is_told_once_and_the_beat_goes_on():
+    ask = Beat(lost_job_ids=frozenset(), drain=True)
+    scene = Scene(OK, ask, ask, OK).run()
+    assert scene.drained == 1
+    assert len(scene.sent_at) == 4
+
+
 @pytest.mark.parametrize(
     ("answers", "times"),
     [
@@ -118,6 +130,7 @@ def test_the_thread_beats_and_stops():
         interval_s=0.02,
         active_job_ids=lambda: ["jb_1"],
         on_lost=lambda lost: None,
+        on_drain=lambda: None,
         on_identity_lost=lambda: None,
     )
     heartbeat.start()

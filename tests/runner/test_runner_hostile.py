@@ -1,190 +1,228 @@
-"""Programs that attack. After each of them the next honest job is judged right."""
+"""Programs that attack, and what the walls are made of.
+
+After each of them nothing of it is left, and the next honest job is judged right and as fast as
+one before it. Where a machine is slow (an emulated one), JUDGE_SLOWNESS stretches time limits.
+"""
+
+from __future__ import annotations
 
 import os
 import socket
 import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+import runner.executor
+from runner.isolation import Bubblewrap, Slot
+from runner.languages import TOOLCHAINS, Toolchain
 from runner.process import JobStoppedError
 from runner.streams import sealed_input
 from runner.wire import Verdict
-from tests.runner.support import CPP, PYTHON, C
+from tests.runner.hostile_programs import (
+    AT_COMPILE_TIME,
+    AT_RUN_TIME,
+    CONTAINED,
+    FOLDER,
+    WITHOUT_GROUPS,
+    Attack,
+)
+from tests.runner.support import PYTHON, Bench
 
-HONEST = "print(int(input()) + 1)"
+CPUINFO = Path("/proc/cpuinfo")
+SLOWNESS = int(os.environ.get("JUDGE_SLOWNESS", "1"))
+HONEST = "print(sum(range(int(input()))))"
+HONEST_CASE = (b"1000000\n", b"499999500000\n")
+# An honest job after an attack, beside one before all attacks; the best of a few tries counts,
+# since others share the machine.
+TIMES_SLOWER_MAX = 5
+TRIES = 5
+SECRET = "token-of-the-runner-9d3f1c"
+# As much as the compilers need for any honest program here; a bomb is over sooner.
+COMPILE_MEMORY_KIB = 128 * 1024
+
+
+def honest_s(bench: Bench) -> float:
+    """Judge an honest job, check its verdict and return the seconds it took."""
+    started = time.monotonic()
+    report = bench.one(PYTHON, HONEST, HONEST_CASE, time_ms=5000 * SLOWNESS)
+    took = time.monotonic() - started
+    assert report.status == Verdict.AC
+    return took
+
+
+@pytest.fixture(scope="module")
+def usual() -> dict[str, float]:
+    """What an honest job takes, measured before the first attack."""
+    return {}
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(bench, work_root):
+def nothing_is_left(bench, work_root, slot, hierarchy, usual) -> Iterator[None]:
     """No process, no group, no file of a run is there after it, and the next one is fine."""
+    if not usual:
+        usual["seconds"] = max(honest_s(bench) for _ in range(TRIES))
     yield
-    report = bench.one(PYTHON, HONEST, (b"1\n", b"2\n"))
-    assert report.status == Verdict.AC
-    # Both the outer bubblewrap and the first process inside are started with the job's folder;
-    # when the latter is gone, so is all that ran beside it.
-    assert [
-        process.pid
-        for process in psutil.process_iter(["cmdline"])
+    tries = (honest_s(bench) for _ in range(TRIES))
+    assert any(took <= TIMES_SLOWER_MAX * usual["seconds"] for took in tries)
+    # What is dead already may wait for the machine's init to reap it.
+    left = [
+        process
+        for process in psutil.process_iter(["cmdline", "uids"])
         if any(str(work_root.folder) in part for part in process.info["cmdline"] or ())
-    ] == []
-    groups = Path("/sys/fs/cgroup").glob(f"*/**/runner-{os.getpid()}-*")
-    assert list(groups) == []
+        or (slot.uid is not None and process.info["uids"].real == slot.uid)
+    ]
+    assert psutil.wait_procs(left, timeout=10)[1] == []
+    for folder in hierarchy.folders if hierarchy is not None else ():
+        assert list(folder.glob(f"runner-{os.getpid()}-*")) == []
     assert {path.name for path in work_root.folder.iterdir()} == {"lock"}
 
 
-def says(bench, source, **more) -> str:
-    """Run a Python program that must end well, and return what it printed."""
-    report = bench.one(PYTHON, source, time_ms=5000, **more)
-    assert report.exit_code == 0, report.stderr
-    return report.stdout
+@dataclass(frozen=True, kw_only=True)
+class Targets:
+    """What an attack could reach if the walls had holes; all of it is real."""
+
+    port: int
+    abstract_name: str
+    other_job: Path
+
+    def line(self) -> bytes:
+        """What a program is told. The secret goes backwards: its own input is no find."""
+        return f"{SECRET[::-1]} {self.port} {self.abstract_name} {self.other_job}\n".encode()
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/etc/shadow", "/etc/passwd", "/root", "/home", "/srv", "/var", "/run", "/sys", "/opt"],
-)
-def test_host_files_are_not_there(bench, path):
-    source = f"import os; print(os.path.exists({path!r}))"
-    assert says(bench, source) == "False\n"
+@pytest.fixture
+def targets(bench, slot, monkeypatch) -> Iterator[Targets]:
+    """A service on loopback, an abstract socket, a secret, and another job of the same user."""
+    monkeypatch.setenv("RUNNER_REGISTRATION_TOKEN", SECRET)
+    name = f"runner-test-{os.getpid()}"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as local,
+        bench.executor.open_job(TOOLCHAINS[PYTHON], SECRET.encode(), slot) as other,
+    ):
+        local.bind(f"\0{name}")
+        local.listen()
+        yield Targets(
+            port=server.getsockname()[1],
+            abstract_name=name,
+            other_job=other.place.workspace.folder,
+        )
 
 
-def test_the_environment_is_empty(bench, monkeypatch):
-    monkeypatch.setenv("RUNNER_REGISTRATION_TOKEN", "s3cret-token")
+def launch(bench: Bench, attack: Attack, stdin: bytes = b"") -> str:
+    """Run an attack, check its verdict, return what was shown of it."""
+    report = bench.one(
+        attack.language,
+        attack.source,
+        (stdin, CONTAINED),
+        memory_mib=attack.memory_mib,
+        time_ms=attack.time_ms * SLOWNESS,
+    )
+    shown = report.stdout + report.stderr
+    assert report.status in attack.verdicts, f"{report.status}: {shown[-1000:]}"
+    assert SECRET not in shown
+    assert "root:" not in shown
+    return shown
+
+
+def skip_where_it_has_no_meaning(file: str) -> None:
+    if file == "calls_as_another_architecture.c" and "User Mode" in CPUINFO.read_text():
+        pytest.skip("user-mode Linux has no second gate to the kernel")
+
+
+@pytest.mark.parametrize("attack", AT_RUN_TIME, ids=lambda attack: attack.file)
+def test_attacks_at_run_time(bench, targets, attack):
+    skip_where_it_has_no_meaning(attack.file)
+    launch(bench, attack, targets.line())
+
+
+@pytest.mark.parametrize("attack", AT_COMPILE_TIME, ids=lambda attack: attack.file)
+def test_attacks_at_compile_time(bench, monkeypatch, attack):
+    limits = replace(runner.executor.COMPILE_LIMITS, memory_kib=COMPILE_MEMORY_KIB)
+    monkeypatch.setattr(runner.executor, "COMPILE_LIMITS", limits)
+    monkeypatch.setenv("RUNNER_REGISTRATION_TOKEN", SECRET)
+    shown = launch(bench, attack)
+    assert shown  # A compile error says why.
+
+
+@pytest.mark.parametrize("attack", WITHOUT_GROUPS, ids=lambda attack: attack.file)
+def test_attacks_where_nothing_counts_the_whole_tree(bench_without_groups, attack):
+    launch(bench_without_groups, attack)
+
+
+def test_every_program_in_the_folder_is_run():
+    files = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*")}
+    assert {attack.file for attack in (*AT_RUN_TIME, *AT_COMPILE_TIME)} == files
+
+
+@pytest.mark.parametrize("file", ["opens_sockets.c", "calls_as_another_architecture.c"])
+def test_without_the_filter_some_get_through(hierarchy, work_root, slot, tmp_path, file):
+    """The probes can tell: a host's vsock is in no namespace, and so are old system calls."""
+    skip_where_it_has_no_meaning(file)
+    executor = runner.executor.Executor(
+        isolation=Bubblewrap(), work_root=work_root, hierarchy=hierarchy
+    )
+    open_bench = Bench(executor=executor, slot=slot, folder=tmp_path)
+    (attack,) = (attack for attack in AT_RUN_TIME if attack.file == file)
+    report = open_bench.one(attack.language, attack.source, (b"", CONTAINED))
+    assert report.status == Verdict.WA
+
+
+def test_memory_without_a_process_is_counted_by_the_group(hierarchy, work_root, slot, tmp_path):
+    """Without the filter, that would refuse to make it."""
+    if hierarchy is None:
+        pytest.skip("NO CONTROL GROUPS HERE: memory is only sampled")
+    executor = runner.executor.Executor(
+        isolation=Bubblewrap(), work_root=work_root, hierarchy=hierarchy
+    )
+    open_bench = Bench(executor=executor, slot=slot, folder=tmp_path)
+    (attack,) = (attack for attack in AT_RUN_TIME if attack.file == "allocates_shared_memory.c")
+    report = open_bench.one(attack.language, attack.source, time_ms=attack.time_ms * SLOWNESS)
+    assert report.status == Verdict.MLE
+
+
+def test_what_one_run_leaves_the_next_does_not_find(bench):
+    """Neither the next case nor the next job: in /tmp, in shared memory, in message queues."""
     source = """
-import os, glob
-print(sorted(os.environ))
-for path in glob.glob("/proc/[0-9]*/environ"):
-    print(open(path, "rb").read())
-"""
-    printed = says(bench, source)
-    assert "s3cret" not in printed
-    assert "RUNNER" not in printed
-    names = printed.splitlines()[0]
-    assert set(eval(names)) <= {"PATH", "LANG", "HOME", "PWD", "LC_CTYPE"}
-
-
-def test_only_three_descriptors(bench):
-    source = "import os; print(sorted(os.listdir('/proc/self/fd')))"
-    assert says(bench, source) == "['0', '1', '2', '3']\n"  # 3 is the listing itself
-
-
-def test_the_expected_output_is_nowhere(bench):
-    source = """
-import os
-for top in ("/judge", "/tmp", "/etc", "/dev/shm"):
-    for folder, _, files in os.walk(top):
-        for name in files:
-            try:
-                if b"rewsna-detcepxe"[::-1] in open(os.path.join(folder, name), "rb").read(9999):
-                    print("found", folder, name)
-            except OSError:
-                pass
-print(sorted(os.listdir("/judge")), sorted(os.listdir("/judge/src")))
-"""
-    (report,) = bench.judge(PYTHON, source, (b"", b"expected-answer\n"), time_ms=5000)
-    assert report.stdout == "['out', 'src'] ['main.py']\n"
-
-
-@pytest.mark.parametrize("path", ["/x", "/judge/src/x", "/judge/out/x", "/dev/x", "/usr/x"])
-def test_only_tmp_can_be_written(bench, path):
-    source = f"""
-try:
-    open({path!r}, "w").write("x")
-    print("written")
-except OSError as error:
-    print("refused")
-"""
-    assert says(bench, source) == "refused\n"
-
-
-def test_a_full_tmp_is_bounded_and_forgotten(bench):
-    source = """
-import errno, os
-print(os.listdir("/tmp"))
-try:
-    while True:
-        with open(f"/tmp/{len(os.listdir('/tmp'))}", "wb") as file: file.write(bytes(1 << 22))
-except OSError as error:
-    print(errno.errorcode[error.errno])
+import ctypes, os
+libc = ctypes.CDLL(None)
+print(os.listdir("/tmp"), libc.shmget(7, 0, 0), libc.msgget(7, 0), libc.semget(7, 0, 0))
+open("/tmp/left", "w").write("x")
+libc.shmget(7, 4096, 0o1666), libc.msgget(7, 0o1666), libc.semget(7, 1, 0o1666)
 """
     for _ in range(2):
-        assert says(bench, source, memory_mib=512) == "[]\nENOSPC\n"
+        reports = bench.judge(PYTHON, source, (b"", b""), (b"", b""), time_ms=2000 * SLOWNESS)
+        assert [report.stdout for report in reports] == ["[] -1 -1 -1\n"] * 2
 
 
-def test_tmp_counts_as_memory(bench):
-    source = "open('/tmp/a', 'wb').write(bytes(60 << 20))"
-    assert bench.one(PYTHON, source, memory_mib=48).status == Verdict.MLE
-
-
-def test_a_terabyte_of_nothing_is_refused(bench):
-    source = "import os; fd = os.open('/tmp/a', os.O_CREAT | os.O_RDWR); os.ftruncate(fd, 1 << 40)"
-    assert bench.one(PYTHON, source).status == Verdict.RE
-
-
-def test_the_network_is_not_there(bench):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        source = f"""
-import socket
-for address in (("127.0.0.1", {port}), ("8.8.8.8", 53)):
-    try:
-        socket.create_connection(address, 1)
-        print("connected")
-    except OSError:
-        print("refused")
-"""
-        assert says(bench, source) == "refused\nrefused\n"
-
-
-def test_abstract_sockets_of_the_host_are_not_there(bench):
-    name = f"runner-test-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(f"\0{name}")
-        server.listen()
-        source = rf"""
-import socket
-try:
-    socket.socket(socket.AF_UNIX).connect("\0{name}")
-    print("connected")
-except OSError:
-    print("refused")
-"""
-        assert says(bench, source) == "refused\n"
-
-
-def test_a_fork_bomb(bench):
-    source = "#include <unistd.h>\nint main(void){for(;;)fork();}"
-    assert bench.one(C, source, time_ms=500).status in (Verdict.TLE, Verdict.MLE)
-
-
-def test_processes_are_bounded(bench):
+def test_without_walls_the_next_run_finds_an_empty_folder_too(unsafe_bench):
     source = """
-import os, time
-born = 0
-try:
-    while born < 1000:
-        if os.fork() == 0: time.sleep(60)
-        born += 1
-except BlockingIOError:
-    print(born)
+import os
+print(os.listdir("."))
+os.makedirs("a/b"); open("a/b/left", "w").write("x"); os.chmod("a", 0); os.symlink("/etc", "link")
 """
-    assert int(says(bench, source, memory_mib=512)) < 70
+    reports = unsafe_bench.judge(PYTHON, source, (b"", b""), (b"", b""), time_ms=2000 * SLOWNESS)
+    assert [report.stdout for report in reports] == ["[]\n"] * 2
 
 
-def test_a_daemon_that_holds_stdout(bench):
-    source = """
-import os, time
-print("done", flush=True)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        while True: time.sleep(60)
-    os._exit(0)
-"""
-    report = bench.one(PYTHON, source, (b"", b"done"))
-    assert report.status == Verdict.AC
+@pytest.mark.parametrize("link_to", ["/etc/passwd", "/judge/src/main.c", "/dev/zero", "."])
+def test_a_binary_that_is_a_link_is_no_program(bench, link_to):
+    """A compiler that could be talked into it would make the runner look elsewhere."""
+    linking = Toolchain(
+        source_name="main.c",
+        compile_command=("ln", "-s", link_to, "{root}/out/main"),
+        run_command=("{root}/out/main",),
+        makes_binary=True,
+    )
+    with bench.executor.open_job(linking, b"", bench.slot) as program:
+        error = program.compile(lambda: False)
+    assert error is not None
+    assert b"gave no program" in error.message
 
 
 def test_a_daemon_without_walls_holds_up_nobody(unsafe_bench, slot):
@@ -198,7 +236,7 @@ if os.fork() == 0:
     os.setsid()
     time.sleep(3600)
 """
-    report = unsafe_bench.one(PYTHON, source, (b"", b"done"))
+    report = unsafe_bench.one(PYTHON, source, (b"", b"done"), time_ms=1000 * SLOWNESS)
     daemons = [
         process
         for process in psutil.process_iter(["uids"])
@@ -218,89 +256,15 @@ def test_the_input_cannot_be_changed():
                 attempt()
 
 
-def test_a_folder_as_deep_as_it_gets(bench):
-    source = """
-import os
-try:
-    while True:
-        os.mkdir("d")
-        os.chdir("d")
-except OSError:
-    print("enough")
-"""
-    report = bench.one(PYTHON, source, (b"", b"enough"), time_ms=500)
-    assert report.status in (Verdict.MLE, Verdict.TLE, Verdict.AC)
-
-
-def test_closed_pipes_do_not_end_the_watch(bench):
-    source = "import os\nos.close(1); os.close(2)\nwhile True: pass"
-    assert bench.one(PYTHON, source, time_ms=300).status == Verdict.TLE
-
-
-def test_ignored_signals(bench):
-    source = """
-import signal
-for number in range(1, 65):
-    try: signal.signal(number, signal.SIG_IGN)
-    except (OSError, ValueError): pass
-while True: pass
-"""
-    assert bench.one(PYTHON, source, time_ms=300).status == Verdict.TLE
-
-
-def test_killing_everything_reaches_only_oneself(bench):
-    source = """
-import os, signal
-for pid in [-1, 1, os.getppid(), *range(2, 3000)]:
-    try: os.kill(pid, signal.SIGKILL)
-    except OSError: pass
-"""
-    bench.one(PYTHON, source)  # Its verdict is its own affair; what counts is in the fixture.
-
-
-def test_memory_in_a_child(bench):
-    source = """
-import os
-if os.fork() == 0:
-    x = b"x" * 200_000_000
-    os._exit(0)
-os.wait()
-print("fine")
-"""
-    assert bench.one(PYTHON, source, (b"", b"fine")).status == Verdict.MLE
-
-
-def test_one_huge_global(bench):
-    source = """
-#include <string.h>
-static char a[1u<<30];
-int main(void){memset(a,1,sizeof a);return 0;}
-"""
-    assert bench.one(C, source).status == Verdict.MLE
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        "libc.unshare(0x10000000)",  # CLONE_NEWUSER
-        "libc.unshare(0x00020000)",  # CLONE_NEWNS
-        "libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)",
-        "libc.setuid(0)",
-        "libc.chroot(b'/tmp')",
-    ],
-)
-def test_no_way_to_more_rights(bench, call):
-    source = f"import ctypes\nlibc = ctypes.CDLL(None)\nprint({call})"
-    assert says(bench, source) == "-1\n"
-
-
-def test_the_user_is_nobody_special(bench, slot):
+def test_the_user_is_nobody_special(bench, slot: Slot):
     if slot.uid is None:
         pytest.skip("not root")
-    source = "print(open('/proc/self/uid_map').read().split(), open('/proc/self/status').read())"
-    printed = says(bench, source)
+    status = "print(open('/proc/self/status').read())"
+    printed = bench.one(PYTHON, status, time_ms=2000 * SLOWNESS).stdout
     assert "CapEff:\t0000000000000000" in printed
+    assert "CapBnd:\t0000000000000000" in printed
     assert "NoNewPrivs:\t1" in printed
+    assert "Seccomp:\t2" in printed
     ours = threading.Event()
     seen: list[int] = []
 
@@ -316,33 +280,9 @@ def test_the_user_is_nobody_special(bench, slot):
 
     source = "import ctypes\nctypes.CDLL(None).prctl(15, b'honest-name', 0, 0, 0)\nwhile True: pass"
     with pytest.raises(JobStoppedError):
-        bench.one(PYTHON, source, time_ms=10_000, should_stop=look)
+        bench.one(PYTHON, source, time_ms=10_000 * SLOWNESS, should_stop=look)
     assert seen
     assert set(seen) == {slot.uid}
-
-
-COMPILE_ATTACKS = {
-    "reads a host file": (C, '#include "/etc/shadow"\nint main(void){return 0;}'),
-    "embeds a host file": (C, '__asm__(".incbin \\"/etc/shadow\\"");\nint main(void){return 0;}'),
-    "includes itself": (C, '#include "main.c"\nint main(void){return 0;}'),
-    "reads for ever": (C, "#include </dev/zero>\nint main(void){return 0;}"),
-    "a huge array": (C, "int a[1<<29]={1};\nint main(void){return a[5];}"),
-    "a template bomb": (
-        CPP,
-        "template<int N,int M>struct A{static const int v=A<N-1,M>::v+A<N-1,M+1>::v;};\n"
-        "template<int M>struct A<0,M>{static const int v=1;};\n"
-        "int main(){return A<600,0>::v;}",
-    ),
-}
-
-
-@pytest.mark.parametrize("attack", COMPILE_ATTACKS)
-def test_attacks_on_the_compiler(bench, attack):
-    language, source = COMPILE_ATTACKS[attack]
-    report = bench.one(language, source)
-    assert report.status == Verdict.CE
-    assert report.stderr
-    assert "root:" not in report.stderr
 
 
 def test_a_stopped_job_stops_at_once_and_leaves_nothing(bench):

@@ -207,6 +207,10 @@ def test_version_2_hands_controllers_down_and_limits(tmp_path, monkeypatch):
     assert (own / "cgroup.subtree_control").read_text() == "+memory +pids"
     assert (own / "runner-self" / "cgroup.procs").read_text() == str(os.getpid())
 
+    # Who has moved, or was started by one who has, finds the same place.
+    membership = "0::/service/runner-self\n"
+    assert find_hierarchy(mounts=mounts, membership=membership) == hierarchy
+
     account = CgroupAccount(hierarchy, LIMITS)
     (procs,) = account.entry_files
     group = procs.parent

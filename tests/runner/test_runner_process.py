@@ -115,6 +115,22 @@ def test_a_job_and_a_drain(start, service, tmp_path):
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+def test_one_asked_to_drain_finishes_what_runs_and_ends_with_0(start, service):
+    service.add_job("jb_1", UNTIL_TOLD, CASE, time_ms=60_000)
+    process = start(RUNNER_JOBS="2")
+    program = _wait_for_program(process)
+    service.drain = True
+    service.wait_for("heartbeat", len(service.got("heartbeat")) + 2)
+    service.add_job("jb_2", RIGHT, CASE)
+    assert process.poll() is None
+    _tell(program)
+    (result,) = service.wait_for("complete")
+    code, log = end(process)
+    assert (code, result["job_id"]) == (0, "jb_1")
+    assert events(log).count("asked_to_drain") == 1
+    assert service.got("abort") == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_running_job_finishes_under_heartbeats(start, service, number):
     service.add_job("jb_1", UNTIL_TOLD, CASE, time_ms=60_000)

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-import runner.executor
-from runner.executor import OUTPUT_BYTES_MAX, Case, _text_bytes_max
+import runner.place
+from runner.executor import OUTPUT_BYTES_MAX, Case, _text_bytes_max, compile_error_report
 from runner.isolation import IsolationError
-from runner.languages import TOOLCHAINS
+from runner.languages import TOOLCHAINS, Toolchain
 from runner.limits import End, Limits, Outcome, Usage
 from runner.streams import OutputPipe
 from runner.verdict import verdict_of
@@ -282,6 +282,29 @@ def test_output_is_compared_before_it_is_cut(bench):
     assert len(right.stdout) == 64 * 1024
 
 
+def test_a_note_is_not_lost_behind_a_long_log(bench):
+    chatty = Toolchain(
+        source_name="main.c",
+        compile_command=("sh", "-c", "head -c 200000 /dev/zero | tr '\\0' x >&2"),
+        run_command=("{root}/out/main",),
+        makes_binary=True,
+    )
+    with bench.executor.open_job(chatty, b"", bench.slot) as program:
+        error = program.compile(lambda: False)
+    first, second = compile_error_report(error, [limits(cases=2)])[0]
+    assert first.stderr.startswith("compiling gave no program")
+    assert (first.output_truncated, second.output_truncated) == (True, False)
+    assert (len(first.stderr), second.stderr) == (64 * 1024, "")
+
+
+@pytest.mark.parametrize(("length", "cut"), [(65_536, False), (65_537, True)])
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_what_is_longer_than_is_reported_is_marked(bench, stream, length, cut):
+    report = bench.one(PYTHON, f"import sys; sys.{stream}.write('x' * {length})")
+    assert report.output_truncated is cut
+    assert len(getattr(report, stream)) == 65_536
+
+
 def test_a_report_of_many_cases_keeps_less_of_each():
     few, many = _text_bytes_max([limits(cases=2)]), _text_bytes_max([limits(cases=250)] * 2)
     assert few == 64 * 1024
@@ -350,9 +373,9 @@ def test_a_case_that_cannot_be_run_is_a_judge_error(bench, monkeypatch):
         calls.append(args)
         raise IsolationError("no walls today")
 
-    real = runner.executor.run
+    real = runner.place.run
     compiled = iter([real])
-    monkeypatch.setattr(runner.executor, "run", lambda *a, **k: next(compiled, failing)(*a, **k))
+    monkeypatch.setattr(runner.place, "run", lambda *a, **k: next(compiled, failing)(*a, **k))
     report = bench.one(PYTHON, PY_SUM, SUM)
     assert report.status == Verdict.JE
     assert report.exit_code == -1

@@ -105,17 +105,20 @@ class Bench:
             fence: int,
             tasks: Any,
             handed_out: Any,
+            preview: bool = False,
             **_told: Any,
         ) -> Landed:
             gate("result")
             value = None if tasks is None else tasks[0][0].exec_time_ms
-            landed = self._write(submission_id, job_id, fence, value)
+            write = self._write_beside if preview else self._write
+            landed = write(submission_id, job_id, fence, value)
             if landed is Landed.REFUSED:
                 return landed
             gate("counters")
-            self.submissions.update_one(
-                {"_id": submission_id}, [{"$set": {"counted": "$result.value"}}]
-            )
+            if not preview:
+                self.submissions.update_one(
+                    {"_id": submission_id}, [{"$set": {"counted": "$result.value"}}]
+                )
             gate("end")
             return landed
 
@@ -139,6 +142,17 @@ class Bench:
             },
         )
         if not written.matched_count:
+            return Landed.REFUSED
+        return Landed.JUDGE_ERROR if value is None else Landed.VERDICT
+
+    def _write_beside(
+        self, submission_id: str, job_id: str, fence: int, value: int | None
+    ) -> Landed:
+        """Raise the fence alone: a preview's result is kept elsewhere."""
+        raised = self.submissions.update_one(
+            {"_id": submission_id, "fence": {"$lte": fence}}, {"$set": {"fence": fence}}
+        )
+        if not raised.matched_count:
             return Landed.REFUSED
         return Landed.JUDGE_ERROR if value is None else Landed.VERDICT
 

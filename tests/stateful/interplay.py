@@ -205,6 +205,8 @@ class Interplay(RuleBasedStateMachine):
                 assert submission["result"] is not None
                 if "restore_due" not in job:
                     assert submission["result"]["value"] == submission["counted"]
+            elif job["state"] == "done" and job.get("preview"):
+                assert submission["result"]["job_id"] != job["job_id"]
             elif job["state"] == "done":
                 assert submission["result"]["job_id"] == job["job_id"]
                 assert submission["result"]["value"] == submission["counted"]

@@ -51,6 +51,7 @@ class ModelJob:
     rejudge_id: str | None = None
     mark_due: int | None = None
     restore_due: int | None = None
+    preview: bool = False
     avoid_runner: str | None = None
     avoid_until: datetime | None = None
     failed_by: list[str] = field(default_factory=list)
@@ -88,6 +89,7 @@ class ModelLanding:
     runner_id: str | None
     token: str | None
     value: int | None
+    preview: bool
     says: str = ""
 
 
@@ -220,7 +222,9 @@ class Model:
         job.fence += 1
         job.landing_deadline = self.rules.landing_deadline(now)
         job.lease_deadline = self.rules.lease_deadline(now)
-        return ModelLanding(job, job_id, job.fence, job.leased_by, job.lease_token, value)
+        return ModelLanding(
+            job, job_id, job.fence, job.leased_by, job.lease_token, value, job.preview
+        )
 
     def _is_current(self, landing: ModelLanding) -> bool:
         job = landing.job
@@ -234,6 +238,10 @@ class Model:
             return
         submission.fence = landing.fence
         landing.says = "verdict"
+        if landing.preview:
+            # Its result is kept beside the submission's.
+            landing.says = "judge_error" if landing.value is None else "verdict"
+            return
         real = submission.result is not None and submission.result[1] is not None
         if landing.value is None and real and submission.status != -1:
             assert submission.result is not None
@@ -246,6 +254,8 @@ class Model:
 
     def count(self, landing: ModelLanding) -> None:
         """The landing's second write."""
+        if landing.preview:
+            return
         submission = self.submissions[landing.job.submission_id]
         submission.counted = submission.result[1] if submission.result else None
 
@@ -315,7 +325,7 @@ class Model:
         job.state = "landing"
         job.fence += 1
         job.landing_deadline = job.lease_deadline = self.rules.landing_deadline(now)
-        return ModelLanding(job, job.job_id, job.fence, None, None, None)
+        return ModelLanding(job, job.job_id, job.fence, None, None, None, job.preview)
 
     # -- rejudging -------------------------------------------------------------------------
 
@@ -325,6 +335,7 @@ class Model:
         """`job_id` is the one that a replaced job gets."""
         job.fence += 1
         job.mark_due = job.fence
+        job.preview = False
         if job.state == "pending":
             job.priority = max(job.priority, priority)
             job.rejudge_id = rejudge_id or job.rejudge_id
@@ -338,6 +349,11 @@ class Model:
         job.attempts = job.drain_refunds = 0
         job.outcome = job.avoid_runner = job.avoid_until = job.given_back = None
         job.failed_by, job.failed_until = [], None
+
+    def preview(self, job: ModelJob, job_id: str, rejudge_id: str, now: datetime) -> None:
+        """A finished job gives way to one whose result will not count. Nothing is marked."""
+        self.rejudge(job, job_id, -10, rejudge_id, now)
+        job.mark_due, job.preview = None, True
 
     def mark(self, submission_id: str, job_id: str, fence: int) -> None:
         submission, job = self.submissions[submission_id], self.jobs[submission_id]
@@ -353,7 +369,7 @@ class Model:
         job, submission = self.jobs.get(submission_id), self.submissions[submission_id]
         if job is None or job.state == "done" or submission.result is None:
             return False
-        return submission.status == -1 or job.mark_due is not None
+        return submission.status == -1 or job.mark_due is not None or job.preview
 
     def cancel(self, job: ModelJob) -> None:
         job.end_lease()

@@ -182,6 +182,37 @@ class Protocol(Interplay):
         if marks:
             self.mark(-1)
 
+    @action(
+        1,
+        when=lambda self: self.shown(),
+        pick=picks,
+        rejudge_id=st.sampled_from(["bulk3", "bulk4"]),
+    )
+    def preview(self, pick: int, rejudge_id: str) -> None:
+        """A bulk preview asks for a submission that shows a result."""
+        self.tick()
+        submission_id = pick_one(self.shown(), pick)
+        job = self.model.jobs[submission_id]
+        left = verbs.preview_job(
+            self.queue, submission_id=submission_id, rejudge_id=rejudge_id, now=self.now
+        )
+        # One at a time: the rejudge asks for each submission once.
+        again = job.rejudge_id == rejudge_id
+        assert (left is None) == (job.state != "done" or again)
+        if left is None:
+            return
+        self.forget_token(job)
+        self.model.preview(job, left.job_id, rejudge_id, self.now())
+        assert left.job_id not in self.model.every_id
+        self.model.every_id.append(left.job_id)
+
+    def shown(self) -> list[str]:
+        return [
+            name
+            for name, submission in sorted(self.model.submissions.items())
+            if submission.result is not None and submission.status != -1
+        ]
+
     @action(1, when=lambda self: self.marks, pick=picks)
     def mark(self, pick: int) -> None:
         """The second write of a rejudge, perhaps much later."""

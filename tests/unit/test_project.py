@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -94,11 +96,11 @@ def test_the_images_are_what_compose_builds(services: dict[str, Any]) -> None:
     )
     assert {services[name]["build"]["target"] for name in ("api", "runner")} <= set(stages)
     assert re.search(r"^USER (?!root)\w+$", stages["api"], re.MULTILINE)
-    assert "bubblewrap gcc g++" in stages["runner"]
+    assert "bubblewrap libseccomp2 gcc g++" in stages["runner"]
     allowed = (ROOT / ".dockerignore").read_text().splitlines()
     modules = {path.name for path in ROOT.glob("*.py")}
     assert modules <= set(re.findall(r"\w+\.py", stages["api"]))
-    for package in ("api", "console", "dispatch", "mongo"):
+    for package in ("api", "commands", "console", "dispatch", "mongo"):
         assert f"COPY {package} {package}\n" in stages["api"]
     for copied in re.findall(r"^COPY (?!--from)(.+) \S+$", dockerfile, re.MULTILINE):
         for source in copied.split():
@@ -131,3 +133,52 @@ def test_system_deps_names_what_is_missing(tmp_path: Path) -> None:
         text=True,
     )
     assert "python3-venv" in told.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("", ""), None),
+        (("    --hash=sha256:", "    # "), "has no hash"),
+        (("flask==", "flask==0."), "flask"),
+        (("flask==", "flask>="), "flask>="),
+        (("click==", "clock=="), "click"),
+    ],
+)
+def test_locks_and_environment_are_checked(
+    tmp_path: Path, change: tuple[str, str], told: str | None
+) -> None:
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/check-locks", tmp_path / "scripts")
+    for lock in LOCKS:
+        (tmp_path / lock).write_text((ROOT / lock).read_text().replace(*change))
+    done = subprocess.run(
+        [sys.executable, "scripts/check-locks"],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == (told is not None), done.stderr
+    assert (told or "") in done.stderr
+
+
+def test_the_api_s_container_is_an_ordinary_user_that_may_do_nothing_else(
+    services: dict[str, Any],
+) -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    stage = dockerfile.partition(" AS api\n")[2].partition("\nFROM ")[0]
+    users = re.findall(r"^USER (\S+)$", stage, re.MULTILINE)
+    made = re.search(r"^RUN useradd .*--uid (\d+) .*--shell \S*nologin (\S+)$", stage, re.MULTILINE)
+    assert made is not None
+    assert users == [made[2]]
+    assert int(made[1]) > 0
+    # Nothing is copied or run as that user, so that its files are not its own to change.
+    assert not re.search(r"^(COPY|RUN|ADD) ", stage.partition("USER ")[2], re.MULTILINE)
+    assert not re.search("|".join(SECRETS), dockerfile)
+    assert "MONGODB_URI:?" in stage, "it refuses to start on nothing"
+    api = services["api"]
+    assert api["read_only"] is True
+    assert api["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in api["security_opt"]
+    assert "user" not in api

@@ -33,6 +33,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert (settings.poll_interval_s, settings.max_attempts) == (3, 3)
     assert settings.max_concurrent_jobs == 8
     assert settings.log_level == "INFO"
+    assert (settings.metrics_port, settings.trusted_proxies) == (None, 0)
 
 
 def test_the_environment_is_read_by_the_names_of_the_contract(
@@ -91,6 +92,12 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("MAX_CONCURRENT_JOBS", "0"),
         ("MAX_CONCURRENT_JOBS", "many"),
         ("WAITERS_MAX", "-1"),
+        ("METRICS_PORT", "0"),
+        ("METRICS_PORT", "8080"),
+        ("METRICS_PORT", "65536"),
+        ("TRUSTED_PROXIES", "-1"),
+        ("TRUSTED_PROXIES", "all"),
+        ("FAILURES_PER_MIN_MAX", "0"),
         ("LOG_LEVEL", "LOUD"),
         ("SECRET_KEY", "too-short-k3y"),
         ("ADMIN_API_KEY", "uk_0123456789abcdef"),

@@ -1,0 +1,65 @@
+"""The queue and the runners as gauges, read from the database when Prometheus asks.
+
+Guarantees: every process of every host tells the same; a database that is away is told as one
+gauge, and takes no other metric with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from pymongo.errors import PyMongoError
+
+from api.queue_view import queue_view
+from dispatch.queue import Queue
+from dispatch.states import OPEN
+
+
+class Gauges(Collector):
+    """How the queue stands, by the database server's clock."""
+
+    def __init__(self, queue: Queue, now: Callable[[], datetime]) -> None:
+        self._queue = queue
+        self._now = now
+
+    def collect(self) -> Iterable[Metric]:
+        """Return what is known now."""
+        try:
+            known = list(self._read())
+        except PyMongoError:
+            known = []
+        up = bool(known)
+        return [
+            GaugeMetricFamily("dispatch_database_up", "Whether the database answers.", value=up),
+            *known,
+        ]
+
+    def _read(self) -> Iterable[Metric]:
+        now = self._now()
+        view = queue_view(self._queue, now)
+        jobs = GaugeMetricFamily("dispatch_jobs", "Jobs that are not done.", labels=["state"])
+        for state in sorted(state.value for state in OPEN):
+            count = sum(group["count"] for group in view["depth"] if group["state"] == state)
+            jobs.add_metric([state], count)
+        yield jobs
+        yield GaugeMetricFamily(
+            "dispatch_oldest_pending_seconds",
+            "How long the longest waiting job has been in line; 0: none waits.",
+            value=view["oldest_pending_age_s"] or 0,
+        )
+        yield GaugeMetricFamily(
+            "dispatch_paused", "Whether the queue is paused.", value=view["paused"] is not None
+        )
+        runners = self._queue.runners.list(now=now)
+        yield GaugeMetricFamily(
+            "dispatch_runners_alive",
+            "Runners seen lately.",
+            value=sum(self._queue.runners.is_alive(runner, now=now) for runner in runners),
+        )
+        yield GaugeMetricFamily(
+            "dispatch_runners_registered", "Runners in force.", value=len(runners)
+        )

@@ -1,0 +1,1 @@
+"""Commands that do what the API does: rejudges, the queue, exports."""

@@ -1,0 +1,88 @@
+"""All that a claim has to look at, in one request to the database.
+
+Guarantees: reads only. What it returns may be over by the time it is acted on; the claim's own
+write decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dispatch import control
+from dispatch.control import Switches
+from dispatch.queue import Queue
+from dispatch.records import Job
+from dispatch.store import LINE_ORDER, ORPHANS_ORDER, Document, orphaned, taken_under, waiting
+
+_PART = "part"
+_CANDIDATE = {"history": 0, "handed_out": 0, "replaced_ids": 0}
+"""A claim needs none of these of a job, and they are most of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Glance:
+    """What a runner may find: its own job under this wish, orphans, the head of the line."""
+
+    taken: Job | None
+    switches: Switches
+    orphans: list[Job]
+    pending: list[Job]
+
+
+def glance(
+    queue: Queue,
+    *,
+    runner_id: str,
+    claim_id: str | None,
+    languages: Sequence[int],
+    now: datetime,
+    limit: int,
+) -> Glance:
+    """Look once for `runner_id`. `pending` minds neither a pause nor held rejudges."""
+    jobs = queue.jobs.jobs
+    parts: list[list[Document]] = [
+        _part("orphans", orphaned(now, queue.rules, languages), ORPHANS_ORDER, limit),
+        _part("pending", waiting(languages), LINE_ORDER, limit),
+    ]
+    if claim_id is not None:
+        parts.append([{"$match": taken_under(runner_id, claim_id)}, _named("taken")])
+    unions = [(jobs.name, part) for part in parts[1:]]
+    unions.append((control.COLLECTION, [{"$match": {"_id": control.QUEUE}}, _named("switches")]))
+    found: dict[str, list[Document]] = {}
+    for document in jobs.aggregate(
+        [
+            *parts[0],
+            *({"$unionWith": {"coll": name, "pipeline": part}} for name, part in unions),
+        ]
+    ):
+        found.setdefault(document[_PART], []).append(document)
+    taken = _jobs(found, "taken")
+    return Glance(
+        taken=taken[0] if taken else None,
+        switches=control.switches(next(iter(found.get("switches", [])), {})),
+        orphans=_jobs(found, "orphans"),
+        pending=_jobs(found, "pending"),
+    )
+
+
+def _part(
+    name: str, matching: Document, order: list[tuple[str, int]], limit: int
+) -> list[Document]:
+    return [
+        {"$match": matching},
+        {"$sort": dict(order)},
+        {"$limit": limit},
+        {"$project": _CANDIDATE},
+        _named(name),
+    ]
+
+
+def _named(name: str) -> Document:
+    return {"$addFields": {_PART: {"$literal": name}}}
+
+
+def _jobs(found: dict[str, list[dict[str, Any]]], name: str) -> list[Job]:
+    return [Job.from_document(document) for document in found.get(name, [])]

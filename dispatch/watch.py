@@ -1,0 +1,127 @@
+"""Keeping book of runners that fail, and setting aside the broken ones.
+
+Guarantees: nothing here decides about a lease or a landing, and nothing here fails one: what
+cannot be noted is logged and let go. Setting aside is one conditional write, so it is told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import wraps
+from typing import ParamSpec
+
+from pymongo.errors import PyMongoError
+
+from dispatch import health
+from dispatch.clock import Clock
+from dispatch.events import emit
+from dispatch.health import Kind, Settled, Trouble
+from dispatch.queue import Queue
+from dispatch.records import Job
+from dispatch.runner import Runner
+from dispatch.states import Outcome
+
+P = ParamSpec("P")
+
+
+def _noted(note: Callable[P, None]) -> Callable[P, None]:
+    """Let the failure of a note pass: the job it is about has been dealt with."""
+
+    @wraps(note)
+    def tried(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            note(*args, **kwargs)
+        except PyMongoError as error:
+            emit("runner_note_failed", note=note.__name__, error=type(error).__name__)
+
+    return tried
+
+
+@_noted
+def gave_back(queue: Queue, runner_id: str, job_id: str, reason: str, *, now: Clock) -> None:
+    """Note that the runner gave a job back; `reason` as in the abort."""
+    queue.runners.note_trouble(runner_id, kind=Kind(reason), job_id=job_id, now=now())
+
+
+@_noted
+def lost(queue: Queue, orphan: Job, *, now: Clock) -> None:
+    """Note that the lease of `orphan`, as it was then, ran out in its owner's hands."""
+    if orphan.leased_by is None:
+        return
+    runner = queue.runners.get(orphan.leased_by)
+    if runner is None:
+        return
+    there = orphan.lease_deadline is not None and runner.last_seen > orphan.lease_deadline
+    kind = Kind.LOST if there else Kind.CUT_OFF
+    queue.runners.note_trouble(runner.runner_id, kind=kind, job_id=orphan.job_id, now=now())
+
+
+@_noted
+def landed(queue: Queue, runner_id: str, done: Job, *, judge_error: bool, now: Clock) -> None:
+    """Note what `done`, landed by the runner, says about it and about those before it.
+
+    `judge_error`: that is what it reported of a case.
+    """
+    if judge_error:
+        queue.runners.note_trouble(runner_id, kind=Kind.JUDGE_ERROR, job_id=done.job_id, now=now())
+        return
+    for blamed in health.failed_at(done) - {runner_id}:
+        runner = queue.runners.settle(blamed, done.job_id, Settled.OTHERS_JUDGED)
+        if runner is not None:
+            _set_aside_if_broken(queue, runner, now)
+
+
+@_noted
+def exhausted(queue: Queue, done: Job) -> None:
+    """Note that the job ended as a judge error: its failures were not the runners'."""
+    if done.outcome is not Outcome.JUDGE_ERROR:
+        return
+    for runner_id in health.failed_at(done):
+        queue.runners.settle(runner_id, done.job_id, Settled.JOB_FAILED)
+
+
+def _set_aside_if_broken(queue: Queue, runner: Runner, now: Clock) -> None:
+    if runner.set_aside is not None or not health.is_broken(runner.troubles):
+        return  # The judgement below can only be milder.
+    row = _row(queue, runner, now)
+    if not health.is_broken(row):
+        return
+    why = f"It failed at {len(row)} jobs in a row that others then judged."
+    if queue.runners.set_aside(runner.runner_id, why=why, now=now()):
+        emit("runner_set_aside", runner_id=runner.runner_id, name=runner.name, why=why)
+
+
+def languages_for(
+    queue: Queue, runner: Runner, languages: tuple[int, ...], *, now: Clock
+) -> tuple[int, ...]:
+    """Return those of `languages` whose jobs the runner may be given now.
+
+    None to one that drains or is set aside. To one that rests, only what nobody else can judge:
+    a lone runner is never starved.
+    """
+    if runner.set_aside is not None or runner.drain is not None:
+        return ()
+    if not rests(queue, runner, now=now):
+        return languages
+    return tuple(
+        language
+        for language in languages
+        if not queue.runners.other_alive((runner.runner_id,), language, now=now())
+    )
+
+
+def rests(queue: Queue, runner: Runner, *, now: Clock) -> bool:
+    """Tell whether the runner is kept from jobs after failures in a row."""
+    rest = timedelta(seconds=queue.rules.failed_head_start_s)
+    row = health.failures_in_a_row(runner.troubles, None)
+    if not health.rests(row, now(), rest):
+        return False  # Asked first: it needs no database.
+    return health.rests(_row(queue, runner, now), now(), rest)
+
+
+def _row(queue: Queue, runner: Runner, now: Clock) -> list[Trouble]:
+    # A judge error that the runner reported itself looks like any job it judged.
+    given_up = [one.job_id for one in runner.troubles if one.kind is Kind.JUDGE_ERROR]
+    last_judged_at = queue.jobs.last_judged_at(runner.runner_id, now(), besides=given_up)
+    return health.failures_in_a_row(runner.troubles, last_judged_at)

@@ -1,0 +1,268 @@
+"""One broken machine must not burn everybody's attempts; and a machine can be asked to drain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dispatch.invariants import check_database
+from tests.factories import ADMIN_KEY, Runner, Service
+
+LEASE_S = 30
+REST_S = 600
+
+
+@pytest.fixture
+def judging(service: Service) -> Service:
+    """A service with one user and one problem."""
+    service.user("ada")
+    service.problem(1)
+    return service
+
+
+def abort(service: Service, runner: Runner, job_id: str, reason: str = "prep_failed") -> None:
+    path = runner.path(f"jobs/{job_id}/abort")
+    assert service.call("PUT", path, key=runner.token, json={"reason": reason}).status_code == 202
+
+
+def fail(service: Service, runner: Runner, reason: str = "prep_failed") -> str | None:
+    """Claim a job and give it back; return its submission, or None: there was none."""
+    payload = service.claim(runner)
+    if payload is None:
+        return None
+    abort(service, runner, payload["job_id"], reason)
+    service.clock.advance(1)
+    return str(payload["submission_id"])
+
+
+def judge_all(service: Service, runner: Runner) -> list[str]:
+    judged = []
+    while (payload := service.claim(runner)) is not None:
+        assert service.complete(runner, payload["job_id"], "AC").status_code == 204
+        judged.append(payload["submission_id"])
+        service.clock.advance(1)
+    return judged
+
+
+def entry(service: Service, runner: Runner) -> Any:
+    (found,) = [
+        one for one in service.ok("GET", "/runners") if one["runner_id"] == runner.runner_id
+    ]
+    return found
+
+
+def beat(service: Service, *runners: Runner) -> None:
+    for runner in runners:
+        service.ok("POST", runner.path("heartbeat"), key=runner.token, json={"active_job_ids": []})
+
+
+def test_a_broken_runner_is_set_aside_once_others_judged_its_jobs(judging: Service) -> None:
+    broken, healthy = judging.runner("broken"), judging.runner("healthy")
+    for number in range(40):
+        judging.submit("ada", 1, f"sn_{number:02}")
+    failed = [fail(judging, broken) for _ in range(40)]
+    assert [one for one in failed if one] == [f"sn_{number:02}" for number in range(5)]
+    assert entry(judging, broken)["resting"]
+    assert entry(judging, broken)["set_aside"] is None, "nobody judged those jobs yet"
+    assert entry(judging, broken)["aborts"] == 5
+    assert len(judge_all(judging, healthy)) == 40
+    aside = entry(judging, broken)["set_aside"]
+    assert "5 jobs in a row that others then judged" in aside["why"]
+    assert entry(judging, healthy)["set_aside"] is None
+    assert entry(judging, healthy)["done"] == 40
+    assert judging.counters("ada")[0] == 40
+
+    judging.submit("ada", 1, "sn_late")
+    judging.clock.advance(2 * REST_S)
+    beat(judging, broken)
+    assert judging.claim(broken) is None, "however long it has been, and though it is alone"
+    waits = judging.ok("GET", "/submissions/sn_late")["waits_because"]
+    assert waits == "The runners that take its language are set aside or drain."
+    assert judging.call("POST", broken.path("reinstate")).status_code == 204
+    assert judging.claim(broken)["submission_id"] == "sn_late"
+    assert entry(judging, broken)["aborts"] == 0, "its failures are forgotten"
+
+
+def test_the_failures_of_one_set_aside_cost_nothing(judging: Service) -> None:
+    broken, healthy = judging.runner("broken"), judging.runner("healthy")
+    for number in range(8):
+        judging.submit("ada", 1, f"sn_{number}")
+    held = [judging.claim(broken)["job_id"] for _ in range(8)]
+    for job_id in held[:5]:
+        abort(judging, broken, job_id)
+    judging.clock.advance(1)
+    assert len(judge_all(judging, healthy)) == 5
+    assert entry(judging, broken)["set_aside"] is not None
+    for job_id in held[5:]:
+        abort(judging, broken, job_id)
+    assert judging.view_job("sn_7")["attempts"] == 0
+    assert judging.claim(healthy)["attempt"] == 1
+    assert check_database(judging.database) == []
+
+
+def test_a_lone_runner_that_fails_is_not_starved(judging: Service) -> None:
+    alone = judging.runner("alone")
+    for number in range(8):
+        judging.submit("ada", 1, f"sn_{number}")
+    assert [fail(judging, alone) for _ in range(8)] == [f"sn_{number}" for number in range(8)]
+
+
+def test_one_that_rests_is_given_what_nobody_else_can_judge(judging: Service) -> None:
+    broken = judging.runner("broken")
+    judging.runner("no python", languages=[0, 1])
+    for number in range(5):
+        judging.submit("ada", 1, f"sn_{number}", language=0)
+    assert all(fail(judging, broken) for _ in range(5))
+    judging.submit("ada", 1, "sn_c", language=1)
+    assert judging.claim(broken) is None
+    judging.submit("ada", 1, "sn_py", language=2)
+    assert judging.claim(broken)["submission_id"] == "sn_py"
+
+
+def test_jobs_that_fail_on_everybody_are_the_jobs_fault(judging: Service) -> None:
+    runners = [judging.runner(f"desk {number}") for number in range(3)]
+    for number in range(6):
+        submission_id = judging.submit("ada", 1, f"sn_{number}")
+        assert [fail(judging, runner) for runner in runners] == [submission_id] * 3
+        assert judging.view(submission_id)["verdict"] == "JE"
+    for runner in runners:
+        assert not entry(judging, runner)["resting"]
+        assert entry(judging, runner)["set_aside"] is None
+
+
+def test_a_job_judged_in_between_ends_the_row(judging: Service) -> None:
+    shaky, healthy = judging.runner("shaky"), judging.runner("healthy")
+    for number in range(4):
+        judging.submit("ada", 1, f"sn_{number}")
+        assert fail(judging, shaky)
+    judging.judge(healthy, "sn_0", "AC")
+    judging.submit("ada", 1, "sn_good")
+    judge_all(judging, healthy)
+    judging.submit("ada", 1, "sn_better")
+    judging.judge(shaky, "sn_better", "AC")
+    judging.clock.advance(1)
+    for number in range(4):
+        judging.submit("ada", 1, f"sn_again_{number}")
+        assert fail(judging, shaky)
+    judge_all(judging, healthy)
+    assert entry(judging, shaky)["set_aside"] is None
+    assert not entry(judging, shaky)["resting"]
+
+
+def lose(service: Service, runner: Runner, *, while_alive: bool) -> None:
+    """Have the runner claim a job and let its lease run out."""
+    assert service.claim(runner) is not None
+    service.clock.advance(LEASE_S + 2)
+    if while_alive:
+        beat(service, runner)
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_leases_lost_count_only_against_one_that_was_there(judging: Service, alive: bool) -> None:
+    forgetful, healthy = judging.runner("forgetful"), judging.runner("healthy")
+    for number in range(5):
+        judging.submit("ada", 1, f"sn_{number}")
+        lose(judging, forgetful, while_alive=alive)
+        assert judge_all(judging, healthy) == [f"sn_{number}"]
+    assert (entry(judging, forgetful)["set_aside"] is not None) is alive
+
+
+def test_one_that_reports_judge_errors_rests(judging: Service) -> None:
+    broken = judging.runner("broken")
+    judging.runner("healthy")
+    for number in range(7):
+        judging.submit("ada", 1, f"sn_{number}")
+    for number in range(5):
+        judging.judge(broken, f"sn_{number}", "JE")
+        judging.clock.advance(1)
+    assert judging.claim(broken) is None
+    assert entry(judging, broken)["judge_errors"] == 5
+
+
+def test_a_rest_ends_and_one_more_failure_begins_it_anew(judging: Service) -> None:
+    broken, other = judging.runner("broken"), judging.runner("other")
+    for number in range(9):
+        judging.submit("ada", 1, f"sn_{number}")
+    assert all(fail(judging, broken) for _ in range(5))
+    assert judging.claim(broken) is None
+    judging.clock.advance(REST_S)
+    beat(judging, other)
+    assert fail(judging, broken)
+    assert judging.claim(broken) is None
+
+
+def test_one_asked_to_drain_is_told_and_gets_nothing_more(judging: Service) -> None:
+    runner = judging.runner()
+    judging.submit("ada", 1, "sn_held")
+    judging.submit("ada", 1, "sn_waits")
+    held = judging.claim(runner)
+    ask = {"active_job_ids": [held["job_id"]], "report_drain": True}
+    path = runner.path("heartbeat")
+    assert judging.ok("POST", path, key=runner.token, json=ask) == {"drain": False}
+    assert judging.call("POST", runner.path("drain")).status_code == 204
+    assert judging.ok("POST", path, key=runner.token, json={**ask, "report_lost": True}) == {
+        "lost_job_ids": [],
+        "drain": True,
+    }
+    silent = judging.call("POST", path, key=runner.token, json={"active_job_ids": []})
+    assert silent.status_code == 204, "one that does not ask is not told"
+    assert judging.claim(runner) is None
+    assert entry(judging, runner)["drain"]["by"] == "admin"
+    assert judging.complete(runner, held["job_id"], "AC").status_code == 204
+    waits = judging.ok("GET", "/submissions/sn_waits")["waits_because"]
+    assert waits == "The runners that take its language are set aside or drain."
+    assert judging.call("POST", runner.path("reinstate")).status_code == 204
+    assert judging.claim(runner)["submission_id"] == "sn_waits"
+
+
+def test_nobody_waits_for_a_runner_that_drains(judging: Service) -> None:
+    leaving, staying = judging.runner("leaving"), judging.runner("staying")
+    judging.submit("ada", 1, "sn_1")
+    assert fail(judging, staying)
+    assert judging.claim(staying) is None, "the other one comes first"
+    assert judging.call("POST", leaving.path("drain")).status_code == 204
+    assert judging.claim(staying) is not None
+
+
+@pytest.mark.parametrize("verb", ["drain", "reinstate"])
+def test_an_unknown_or_revoked_runner_is_404(judging: Service, verb: str) -> None:
+    gone = judging.runner()
+    assert judging.call("DELETE", gone.path("").rstrip("/")).status_code == 204
+    for runner_id in (gone.runner_id, "rn_never", "$where"):
+        answer = judging.call("POST", f"/runners/{runner_id}/{verb}", key=ADMIN_KEY)
+        assert answer.get_json()["reason"] == "unknown_runner"
+
+
+def test_why_a_submission_waits(judging: Service) -> None:
+    def why(submission_id: str) -> str:
+        sentence = judging.ok("GET", f"/submissions/{submission_id}")["waits_because"]
+        assert isinstance(sentence, str)
+        return sentence
+
+    judging.submit("ada", 1, "sn_1")
+    assert why("sn_1") == "No runner is alive."
+    judging.runner("only C", languages=[0])
+    assert why("sn_1") == "No runner that is alive takes its language."
+    judging.runner()
+    assert why("sn_1") == "It is the next in line for a free runner."
+    for number in range(2, 5):
+        judging.clock.advance(1)
+        judging.submit("ada", 1, f"sn_{number}")
+    assert why("sn_4") == "It is number 4 in line."
+    judging.ok("POST", "/submissions/sn_4/front")
+    assert why("sn_4") == "It is the next in line for a free runner."
+    assert why("sn_1") == "It is number 2 in line."
+
+
+def test_a_held_rejudge_says_so(judging: Service) -> None:
+    runner = judging.runner()
+    judging.submit("ada", 1, "sn_1")
+    judging.judge(runner, "sn_1", "AC")
+    rejudge_id = judging.ok("POST", "/problems/1/rejudge")["rejudge_id"]
+    for _ in range(3):
+        judging.sweep()
+    beat(judging, runner)
+    judging.ok("POST", f"/rejudges/{rejudge_id}/pause")
+    waits = judging.ok("GET", "/submissions/sn_1")["waits_because"]
+    assert waits == "The rejudge it belongs to is on hold."

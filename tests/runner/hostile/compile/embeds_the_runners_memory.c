@@ -1,0 +1,2 @@
+__asm__(".incbin \"/proc/1/mem\"\n.incbin \"/proc/kcore\"");
+int main(void) { return 0; }

@@ -1,0 +1,3 @@
+#include "main.cpp"
+#include "main.cpp"
+int main() { return 0; }

@@ -1,0 +1,2 @@
+__asm__(".rept 1000000000\n.quad 1\n.endr");
+int main(void) { return 0; }

@@ -1,0 +1,2 @@
+open("/tmp/a", "wb").write(bytes(60 << 20))
+print("written")

@@ -1,0 +1,6 @@
+#include <signal.h>
+
+int main(void) {
+    kill(0, SIGKILL);
+    for (;;) {}
+}
