@@ -43,6 +43,7 @@ from dispatch import job as verbs
 from dispatch.clock import Clock, ServerClock, system_clock
 from dispatch.contract import ProcessResult
 from dispatch.events import count, emit
+from dispatch.feed import Feed, change_stream, is_free
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from dispatch.retention import retire_jobs
@@ -349,6 +350,15 @@ def _services(
         queue, domain_queue, land, now, timedelta(days=days) if days is not None else None
     )
     wakeup = Wakeup()
+    feed = Feed(
+        wakeup,
+        queue,
+        now=now,
+        # Jobs wait for their problem's test data.
+        open_stream=None if in_process else change_stream(queue, also=("problems",)),
+        maintain=maintain,
+    )
+    wakeup.when_somebody_waits(feed.begin)
     return Services(
         settings=settings,
         queue=queue,
@@ -360,6 +370,8 @@ def _services(
         guesses=Guesses(settings.failures_per_min_max),
         waiters=Waiters(settings.waiters_max),
         wakeup=wakeup,
+        feed=feed,
+        is_free=lambda submission_id: is_free(queue.jobs.get(submission_id), now),
         maintain=maintain,
         housekeeping=Housekeeping(maintain, maintain.advance_rejudges, wakeup.notify),
         readiness=partial(_readiness, database, in_process, prepare),

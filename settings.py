@@ -59,11 +59,11 @@ class Settings(BaseSettings):
     job_retention_days: int | None = Field(default=None, ge=1, le=36_500)
     """Days after which the job of a judged submission is removed; the submission stays. Unset:
     jobs are kept."""
-    waiters_max: int = Field(default=48, ge=0, le=10_000)
+    waiters_max: int = Field(default=208, ge=0, le=10_000)
     """Requests one API process may hold open with `?wait=` at once; others are answered at once."""
     web_concurrency: int = Field(default=2, ge=1, le=256)
     """API processes on this host."""
-    web_threads: int = Field(default=64, ge=1, le=20_000)
+    web_threads: int = Field(default=256, ge=1, le=20_000)
     """Threads of each API process; at least `FREE_THREADS_MIN` more than `waiters_max`."""
 
     @field_validator("log_level", mode="before")

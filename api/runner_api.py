@@ -31,6 +31,7 @@ from dispatch.contract import CaseResult, Verdict
 from dispatch.job import Ended
 from dispatch.records import Job
 from dispatch.states import HELD
+from dispatch.wakeup import Interest
 
 COMPLETE_BYTES_MAX = 64 * 1024 * 1024
 TAG = "runners"
@@ -133,7 +134,8 @@ def next_job(rn: str) -> ResponseReturnValue:
             claim_id=wish.claim_id,
         )
 
-    job = waiting.hold(look, wish.wait)
+    interest = Interest(runner_id=runner.runner_id, languages=runner.languages)
+    job = waiting.hold_for_job(look, wish.wait, interest)
     return ("", 204) if job is None else jsonify(_payload(job, runner.runner_id))
 
 
@@ -192,7 +194,7 @@ def complete(rn: str, jb: str) -> ResponseReturnValue:
         now=services().now,
         lease_token=result.lease_token,
     )
-    services().wakeup.notify()
+    services().feed.landed()
     return _ended(ended, jb, success=204)
 
 

@@ -15,6 +15,7 @@ from api.links import Links
 from api.ports import Judge
 from dispatch.clock import Clock
 from dispatch.contract import HandOut, ProcessResult
+from dispatch.feed import Feed
 from dispatch.queue import Queue
 from dispatch.wakeup import Wakeup
 from settings import Settings
@@ -60,6 +61,9 @@ class Services:
     guesses: Guesses
     waiters: Waiters
     wakeup: Wakeup
+    feed: Feed
+    is_free: Callable[[str], bool]
+    """Tells whether a submission's job may be claimed by somebody."""
     maintain: Callable[[], None]
     """Finishes what crashes left, at most every second; called by whoever polls."""
     housekeeping: Thread

@@ -85,7 +85,7 @@ def submit() -> ResponseReturnValue:
             caller="admin" if principal.admin else principal.username,
         )
         raise
-    services().wakeup.notify()
+    services().feed.submitted(taken_in.submission_id, int(fields.language))
     answer = {
         "submission_id": taken_in.submission_id,
         "job_id": taken_in.job_id,
@@ -171,7 +171,7 @@ def read(submission_id: str) -> ResponseReturnValue:
         return None if status == Verdict.PENDING else status
 
     if query.wait > 0:
-        waiting.hold(judged, query.wait)
+        waiting.hold_for_verdict(judged, query.wait, submission_id)
     view = services().judge.view_submission(submission_id)
     job = services().queue.jobs.get(submission_id)
     view["waits_because"] = waits_because(view, job)

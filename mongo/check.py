@@ -178,7 +178,10 @@ def _counters(item: Item) -> list[Difference]:
         return [
             _difference(item, field, user.get(field), counters[field])
             for field in counters
-            if user and user.get(field) != counters[field]
+            if user
+            and user.get(field) != counters[field]
+            # Made by the first landing, or by a repair.
+            and not (field == "tally" and user.get("tally") is None)
         ]
 
     return _stable(stored, compare)

@@ -36,13 +36,14 @@ CLIENT_OPTIONS: dict[str, Any] = {
 
 
 class User(mongoengine.Document):  # type: ignore[misc]
-    """A user and the counters recomputed from the user's submissions."""
+    """A user and the counters recomputed from the user's submissions, by way of the `tally`."""
 
     name = fields.StringField(primary_key=True)
     display_name = fields.StringField(null=True)
     submission = fields.IntField(default=0)
     AC_submission = fields.IntField(default=0)
     AC_problem_ids = fields.ListField(fields.IntField())
+    tally = fields.DictField()
     version = fields.IntField(default=0)
     meta = {"collection": "users", "auto_create_index": False, "strict": False}  # noqa: RUF012
 
@@ -131,8 +132,12 @@ class StudentStatus(mongoengine.Document):  # type: ignore[misc]
         "collection": "student_status",
         "auto_create_index": False,
         "strict": False,
-        # A homework's standings, in the students' order.
-        "indexes": [{"fields": ["homework_id", "username"], "name": "homework", "unique": True}],
+        "indexes": [
+            # A homework's standings, in the students' order.
+            {"fields": ["homework_id", "username"], "name": "homework", "unique": True},
+            # A landing's standings: those of the student.
+            {"fields": ["username"], "name": "student"},
+        ],
     }
 
 
@@ -160,12 +165,18 @@ class Submission(mongoengine.Document):  # type: ignore[misc]
         "auto_create_index": False,
         "strict": False,
         "indexes": [
-            # The user's counters, from the index alone.
-            {"fields": ["username", "counted.status", "problem_id"], "name": "counters"},
-            # A student's submissions to one problem, in the order in which they count.
+            # Counters and standings, from the index alone: a student's submissions to one problem,
+            # in the order in which they count, with what counts of them.
             {
-                "fields": ["username", "problem_id", "submitted_at", "submission_id"],
-                "name": "standing",
+                "fields": [
+                    "username",
+                    "problem_id",
+                    "submitted_at",
+                    "submission_id",
+                    "counted.status",
+                    "counted.score",
+                ],
+                "name": "counting",
             },
             # Lists, newest first: of all, of a user, of a problem.
             {"fields": ["-submitted_at", "-submission_id"], "name": "newest"},

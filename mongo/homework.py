@@ -130,14 +130,3 @@ def view_homework(homework_id: str, *, only: str | None) -> dict[str, Any]:
         "recomputing": bool(homework.get("recompute_due")),
         "student_status": {student: problems.get(student, {}) for student in students},
     }
-
-
-def not_started(username: str, problem_id: int, *, now: datetime) -> bool:
-    """Tell whether the problem reaches the student only through homeworks yet to start."""
-    starts = [
-        homework["start"]
-        for homework in engine.homeworks().find(
-            {"students": username, "problem_ids": problem_id}, {"start": 1}
-        )
-    ]
-    return bool(starts) and min(starts) > now

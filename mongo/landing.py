@@ -14,7 +14,7 @@ from typing import Any
 from pymongo import ReturnDocument
 
 from dispatch.contract import HandedOut, InvalidResult, JudgeResult, Landed, Verdict
-from mongo import engine, outputs, recompute, rejudge_items, storage
+from mongo import after_landing, engine, outputs, recompute, rejudge_items, storage
 from mongo.outputs import Bundle
 from mongo.scoring import FoldedResult, FoldedTask, fold
 
@@ -122,9 +122,7 @@ def finish_judging(username: str, problem_id: int) -> None:
     Raises:
         RecomputeContendedError: other writers won every race.
     """
-    recompute.recompute_user(username)
-    for homework_id in recompute.homework_ids(username, problem_id):
-        recompute.recompute_standing(homework_id, username, problem_id)
+    after_landing.recompute_landed(username, problem_id)
 
 
 def _land_judge_error(submission_id: str, result: dict[str, Any]) -> Landed:

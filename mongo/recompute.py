@@ -13,8 +13,7 @@ from typing import Any
 
 import structlog
 
-from dispatch.contract import Verdict
-from mongo import engine
+from mongo import engine, tally
 from mongo.bulk import upsert_each
 from mongo.penalty import DEFAULT_PENALTY, Penalty, PenaltyError, compile_penalty
 from mongo.scoring import CountedSubmission, HomeworkRules, stand
@@ -39,34 +38,13 @@ class RecomputeContendedError(Exception):
 
 
 def user_counters(username: str) -> dict[str, Any]:
-    """Return the counters that the user's submissions add up to."""
-    found = engine.submissions().aggregate(
-        [
-            {"$match": {"username": username, "counted.status": {"$gte": 0}}},
-            {
-                "$group": {
-                    "_id": {"status": "$counted.status", "problem_id": "$problem_id"},
-                    "count": {"$sum": 1},
-                }
-            },
-        ]
-    )
-    judged = accepted = 0
-    accepted_problems: set[int] = set()
-    for group in found:
-        judged += group["count"]
-        if group["_id"]["status"] == Verdict.AC:
-            accepted += group["count"]
-            accepted_problems.add(group["_id"]["problem_id"])
-    return {
-        "submission": judged,
-        "AC_submission": accepted,
-        "AC_problem_ids": sorted(accepted_problems),
-    }
+    """Return the tally and the counters that all of the user's submissions add up to."""
+    whole = tally.of_user(username)
+    return {"tally": whole, **tally.counters(whole)}
 
 
 def recompute_user(username: str) -> None:
-    """Bring the user's counters up to date. A user who is gone has none.
+    """Count all of the user's submissions anew. A user who is gone has no counters.
 
     Raises:
         RecomputeContendedError: other writers won every race.
@@ -75,15 +53,19 @@ def recompute_user(username: str) -> None:
         user = engine.users().find_one({"_id": username}, {"version": 1})
         if user is None:
             return
-        version = user.get("version", 0)
         counters = user_counters(username)
-        written = engine.users().update_one(
-            {"_id": username, "version": engine.stored(version)},
-            {"$set": {**counters, "version": version + 1}},
-        )
-        if written.matched_count:
+        if write_counters(username, user.get("version", 0), counters):
             return
     raise RecomputeContendedError(f"the counters of {username!r}")
+
+
+def write_counters(username: str, version: int, values: dict[str, Any]) -> bool:
+    """Write the counters, unless somebody else has since that version; tell whether it was."""
+    written = engine.users().update_one(
+        {"_id": username, "version": engine.stored(version)},
+        {"$set": {**values, "version": version + 1}},
+    )
+    return written.matched_count == 1
 
 
 # -- standings -----------------------------------------------------------------------------
@@ -92,37 +74,6 @@ def recompute_user(username: str) -> None:
 def status_id(homework_id: str, username: str) -> str:
     """Return the id of a student's standing in a homework. (A homework's id has no slash.)"""
     return f"{homework_id}/{username}"
-
-
-def homework_ids(username: str, problem_id: int) -> list[str]:
-    """Return the homeworks that contain both the student and the problem."""
-    found = engine.homeworks().find({"students": username, "problem_ids": problem_id}, {"_id": 1})
-    return [homework["_id"] for homework in found]
-
-
-def recompute_standing(homework_id: str, username: str, problem_id: int) -> None:
-    """Bring a student's standing in a homework up to date at one problem.
-
-    A student or a problem that the homework no longer contains loses the entry, but the document
-    stays, with a raised version: so a landing in flight that still saw it cannot write it anew.
-
-    Raises:
-        RecomputeContendedError: other writers won every race.
-    """
-    key = status_id(homework_id, username)
-    for _ in range(TRIES_MAX):
-        kept = engine.student_statuses().find_one({"_id": key}, {"version": 1})
-        if kept is None:
-            recompute_standings(homework_id, [username])
-            return
-        homework = settings_for(homework_id, [username])
-        written = engine.student_statuses().update_one(
-            {"_id": key, "version": engine.stored(kept.get("version", 0))},
-            {**_one_problem(homework, username, problem_id), "$inc": {"version": 1}},
-        )
-        if written.matched_count:
-            return
-    raise RecomputeContendedError(f"the standing of {username!r} in homework {homework_id!r}")
 
 
 def recompute_standings(homework_id: str, usernames: Sequence[str]) -> None:
@@ -222,37 +173,37 @@ def counted_submissions(
 ) -> dict[tuple[str, int], list[CountedSubmission]]:
     """Return (username, problem id) to the judged submissions."""
     found = engine.submissions().find(
-        {
-            "username": {"$in": list(usernames)},
-            "problem_id": {"$in": list(problem_ids)},
-            "counted.status": {"$gte": 0},
-        },
-        {"username": 1, "problem_id": 1, "submitted_at": 1, "counted": 1},
+        judged(usernames, problem_ids), {"username": 1, "problem_id": 1, **COUNTED_FIELDS}
     )
     counted: dict[tuple[str, int], list[CountedSubmission]] = {}
     for submission in found:
         counted.setdefault((submission["username"], submission["problem_id"]), []).append(
-            CountedSubmission(
-                submission_id=submission["_id"],
-                submitted_at=submission["submitted_at"],
-                status=submission["counted"]["status"],
-                score=submission["counted"]["score"],
-            )
+            as_counted(submission)
         )
     return counted
 
 
-def _one_problem(homework: dict[str, Any] | None, username: str, problem_id: int) -> dict[str, Any]:
-    field = f"problems.{problem_id}"
-    if (
-        homework is None
-        or username not in homework.get("students", ())
-        or problem_id not in homework["problem_ids"]
-    ):
-        return {"$unset": {field: ""}}
-    counted = counted_submissions([username], [problem_id])
-    standing = stand(rules_of(homework), counted.get((username, problem_id), ()))
-    return {"$set": {field: standing.to_document()}}
+COUNTED_FIELDS = {"submitted_at": 1, "counted.status": 1, "counted.score": 1}
+"""All in the index that finds them: no submission is fetched."""
+
+
+def judged(usernames: Sequence[str], problem_ids: Sequence[int]) -> dict[str, Any]:
+    """Return the filter of these students' judged submissions to these problems."""
+    return {
+        "username": {"$in": list(usernames)},
+        "problem_id": {"$in": list(problem_ids)},
+        "counted.status": {"$gte": 0},
+    }
+
+
+def as_counted(submission: dict[str, Any]) -> CountedSubmission:
+    """Read a submission's `COUNTED_FIELDS`."""
+    return CountedSubmission(
+        submission_id=submission["_id"],
+        submitted_at=submission["submitted_at"],
+        status=submission["counted"]["status"],
+        score=submission["counted"]["score"],
+    )
 
 
 # -- a whole homework ----------------------------------------------------------------------

@@ -1,24 +1,32 @@
 """Blobs: code, test data and outputs, in GridFS.
 
 Guarantees: a blob's id is never used twice, so a half-written one harms nobody; a blob is there
-in full or not at all for readers (its file document is written last).
+in full or not at all for readers (its file document is written last, and a small blob is nothing
+but its file document).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import IO, Any
 
 import gridfs
 import mongoengine
 from gridfs.errors import NoFile
 from pymongo import ASCENDING
+from pymongo.collection import Collection
 from ulid import ULID
 
 BUCKET = "blobs"
 READ_BYTES = 255 * 1024
+SMALL_BYTES_MAX = 64 * 1024
+"""A blob up to this size is kept in its file document: one write instead of two and two looks."""
+SMALL_PREFIX = "bs_"
+LARGE_PREFIX = "bl_"
+
+Document = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +42,11 @@ def _files() -> gridfs.GridFS:
     return gridfs.GridFS(mongoengine.get_db(), BUCKET)
 
 
+def _file_documents() -> Collection[Document]:
+    documents: Collection[Document] = mongoengine.get_db()[f"{BUCKET}.files"]
+    return documents
+
+
 def create_indexes() -> None:
     """Create GridFS's own indexes, and the one that finds an owner's blobs."""
     database = mongoengine.get_db()
@@ -41,18 +54,46 @@ def create_indexes() -> None:
         [("files_id", ASCENDING), ("n", ASCENDING)], unique=True
     )
     # Also GridFS's own lookup by name: a blob's name is its kind and owner.
-    database[f"{BUCKET}.files"].create_index([("filename", ASCENDING), ("uploadDate", ASCENDING)])
+    _file_documents().create_index([("filename", ASCENDING), ("uploadDate", ASCENDING)])
 
 
 def put(data: bytes | IO[bytes], *, name: str, **metadata: Any) -> str:
     """Store a blob and return its id. `name` is its kind and owner, as in `code/<submission>`."""
-    blob_id = f"bl_{ULID()}"
+    if isinstance(data, bytes) and len(data) <= SMALL_BYTES_MAX:
+        return _put_small(data, name, metadata)
+    blob_id = f"{LARGE_PREFIX}{ULID()}"
     _files().put(data, _id=blob_id, filename=name, metadata=metadata)
     return blob_id
 
 
+def _put_small(data: bytes, name: str, metadata: Document) -> str:
+    blob_id = f"{SMALL_PREFIX}{ULID()}"
+    _file_documents().insert_one(
+        {
+            "_id": blob_id,
+            "filename": name,
+            "metadata": metadata,
+            "length": len(data),
+            "uploadDate": datetime.now(UTC),
+            "data": data,
+        }
+    )
+    return blob_id
+
+
+def _is_small(blob_id: str) -> bool:
+    return blob_id.startswith(SMALL_PREFIX)
+
+
+def _read_small(blob_id: str) -> bytes | None:
+    kept = _file_documents().find_one({"_id": blob_id}, {"data": 1})
+    return None if kept is None else bytes(kept["data"])
+
+
 def read(blob_id: str) -> bytes | None:
     """Return a blob's bytes, or None if there is none."""
+    if _is_small(blob_id):
+        return _read_small(blob_id)
     try:
         data: bytes = _files().get(blob_id).read()
     except NoFile:
@@ -62,6 +103,9 @@ def read(blob_id: str) -> bytes | None:
 
 def stream(blob_id: str) -> Iterator[bytes] | None:
     """Return a blob's bytes in pieces, or None if there is none."""
+    if _is_small(blob_id):
+        data = _read_small(blob_id)
+        return None if data is None else iter((data,))
     try:
         blob = _files().get(blob_id)
     except NoFile:
@@ -71,15 +115,17 @@ def stream(blob_id: str) -> Iterator[bytes] | None:
 
 def delete(blob_id: str) -> None:
     """Remove a blob; removing one that is not there is fine."""
-    _files().delete(blob_id)
+    if _is_small(blob_id):
+        _file_documents().delete_one({"_id": blob_id})
+    else:
+        _files().delete(blob_id)
 
 
 def named(name: str) -> list[tuple[str, dict[str, Any]]]:
     """Return (id, metadata) of the blobs of that name."""
-    files = mongoengine.get_db()[f"{BUCKET}.files"]
     return [
         (file["_id"], file.get("metadata") or {})
-        for file in files.find({"filename": name}, {"metadata": 1})
+        for file in _file_documents().find({"filename": name}, {"metadata": 1})
     ]
 
 
@@ -88,7 +134,6 @@ def older_than(prefix: str, moment: datetime, *, after: Place | None, limit: int
 
     `after`: where the page before ended.
     """
-    files = mongoengine.get_db()[f"{BUCKET}.files"]
     begin: dict[str, Any] = {"filename": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}
     if after is not None and after.name >= prefix:
         begin["filename"]["$gte"] = after.name
@@ -96,7 +141,7 @@ def older_than(prefix: str, moment: datetime, *, after: Place | None, limit: int
             {"filename": {"$gt": after.name}},
             {"uploadDate": {"$gt": after.stored_at}},
         ]
-    found = files.find(
+    found = _file_documents().find(
         {"$and": [begin, {"uploadDate": {"$lt": moment}}]}, {"filename": 1, "uploadDate": 1}
     )
     # The order of the index: the page is read, not sorted.

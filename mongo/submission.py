@@ -15,8 +15,9 @@ from mongoengine.errors import NotUniqueError
 from pymongo.collection import Collection
 
 from dispatch.contract import Language, Verdict, new_job_id
-from mongo import engine, homework, outputs, problem, storage, user
+from mongo import engine, outputs, storage, together, user
 from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from mongo.together import Look
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -91,21 +92,14 @@ def submit(
         ForbiddenError: `language_not_allowed`, `homework_not_started`.
         ConflictError: `duplicate_submission`; nothing was started.
     """
-    rules = problem.rules(problem_id)
-    user.require_user(username)
-    if language not in rules.allowed_languages:
-        name = Language(language).name
-        raise ForbiddenError(
-            "language_not_allowed", f"language: {name} is not allowed for problem {problem_id}"
-        )
-    if not may_be_early and homework.not_started(username, problem_id, now=now):
-        raise ForbiddenError(
-            "homework_not_started", f"the homework with problem {problem_id} has not started"
-        )
-    # Refused only for what cannot be taken back. (The insert below, where it meets another, waits
-    # for that to be on a majority.)
-    if engine.durable_submissions().find_one({"_id": submission_id}, {"_id": 1}) is not None:
-        raise _duplicate(submission_id)
+    _check(
+        submission_id=submission_id,
+        username=username,
+        problem_id=problem_id,
+        language=language,
+        may_be_early=may_be_early,
+        now=now,
+    )
     job_id = new_job_id()
     blob_id = storage.put(code_zip, name=f"code/{submission_id}")
     try:
@@ -130,6 +124,51 @@ def submit(
         submission_fence=0,
     )
     return Submitted(submission_id=submission_id, job_id=job_id)
+
+
+def _check(
+    *,
+    submission_id: str,
+    username: str,
+    problem_id: int,
+    language: int,
+    may_be_early: bool,
+    now: datetime,
+) -> None:
+    """Raise what `submit` refuses, in this order; all of it is read at once."""
+    known, (problems, homeworks, taken) = together.read(
+        Look(collection=engine.users(), filter={"_id": username}),
+        Look(
+            collection=engine.problems(),
+            filter={"_id": problem_id},
+            fields={"allowed_languages": 1},
+        ),
+        Look(
+            collection=engine.homeworks(),
+            filter={"students": username, "problem_ids": problem_id},
+            fields={"start": 1},
+        ),
+        Look(collection=engine.submissions(), filter={"_id": submission_id}),
+    )
+    if not problems:
+        raise NotFoundError("unknown_problem", f"there is no problem {problem_id}")
+    if known is None:
+        raise user.unknown(username)
+    if language not in problems[0]["allowed_languages"]:
+        name = Language(language).name
+        raise ForbiddenError(
+            "language_not_allowed", f"language: {name} is not allowed for problem {problem_id}"
+        )
+    starts = [reaching["start"] for reaching in homeworks]
+    if not may_be_early and starts and min(starts) > now:
+        # The problem reaches the student only through homeworks yet to start.
+        raise ForbiddenError(
+            "homework_not_started", f"the homework with problem {problem_id} has not started"
+        )
+    # Refused only for what cannot be taken back. (The insert to come, where it meets another, waits
+    # for that to be on a majority.)
+    if taken and engine.durable_submissions().find_one({"_id": submission_id}, {"_id": 1}):
+        raise _duplicate(submission_id)
 
 
 def _duplicate(submission_id: str) -> ConflictError:

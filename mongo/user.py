@@ -52,7 +52,7 @@ def view_user(name: str) -> dict[str, Any]:
     """
     user = engine.User.objects(name=name).first()
     if user is None:
-        raise NotFoundError("unknown_user", f"there is no user {name!r}")
+        raise unknown(name)
     return {
         "username": user.name,
         "display_name": user.display_name,
@@ -65,7 +65,12 @@ def view_user(name: str) -> dict[str, Any]:
 def require_user(name: str) -> None:
     """Raise NotFoundError unless there is such a user."""
     if engine.users().find_one({"_id": name}, {"_id": 1}) is None:
-        raise NotFoundError("unknown_user", f"there is no user {name!r}")
+        raise unknown(name)
+
+
+def unknown(name: str) -> NotFoundError:
+    """Return what to raise where there is no such user."""
+    return NotFoundError("unknown_user", f"there is no user {name!r}")
 
 
 def create_key(username: str, *, now: datetime) -> str:

@@ -66,7 +66,10 @@ def _blobs(database: Database[Document]) -> dict[str, str]:
     contents: dict[str, Any] = {}
     for chunk in database["blobs.chunks"].find().sort([("files_id", 1), ("n", 1)]):
         contents.setdefault(chunk["files_id"], hashlib.sha256()).update(chunk["data"])
-    return {
-        file["_id"]: contents[file["_id"]].hexdigest() if file["_id"] in contents else "empty"
-        for file in database["blobs.files"].find()
-    }
+    found = {}
+    for file in database["blobs.files"].find():
+        if "data" in file:  # a small one is whole by itself
+            contents[file["_id"]] = hashlib.sha256(file["data"])
+        kept = contents.get(file["_id"])
+        found[file["_id"]] = "empty" if kept is None else kept.hexdigest()
+    return found

@@ -206,6 +206,6 @@ def test_a_service_prepares_as_soon_as_its_database_is_there(
         answer = client.get("/queue", headers={"Authorization": f"Bearer {ADMIN_KEY}"})
         assert answer.status_code == 200
         names = {index["name"] for index in engine.submissions().list_indexes()}
-        assert "counters" in names
+        assert "counting" in names
     finally:
         engine.disconnect()

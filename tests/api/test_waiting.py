@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from api.services import Waiters
-from dispatch.wakeup import Wakeup
+from dispatch.wakeup import Interest, Waiter, Wakeup
 from tests.factories import Service
 
 LIMIT_S = 30
@@ -21,13 +21,13 @@ LIMIT_S = 30
 def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Is set when somebody has looked in vain and waits."""
     entered = threading.Event()
-    original = Wakeup.wait
+    original = Waiter.wait
 
-    def wait(self: Wakeup, generation: int, timeout_s: float) -> None:
+    def wait(self: Waiter, timeout_s: float) -> bool:
         entered.set()
-        original(self, generation, timeout_s)
+        return original(self, timeout_s)
 
-    monkeypatch.setattr(Wakeup, "wait", wait)
+    monkeypatch.setattr(Waiter, "wait", wait)
     return entered
 
 
@@ -107,7 +107,7 @@ def test_a_short_wait_ends_with_the_plain_answer(
     service.user("ada")
     service.problem(1)
     service.submit("ada", 1, "sn_1")
-    assert service.ok("GET", "/submissions/sn_1?wait=0.01")["verdict"] == "PENDING"
+    assert service.ok("GET", "/submissions/sn_1?wait=0.5")["verdict"] == "PENDING"
     assert waiting.is_set()
 
 
@@ -139,22 +139,14 @@ def test_closing_ends_all_waiting(pool: ThreadPoolExecutor) -> None:
     entered = threading.Event()
 
     def wait_until_closed() -> bool:
-        while not wakeup.closed:
-            entered.set()
-            wakeup.wait(wakeup.generation(), LIMIT_S)
+        with wakeup.waiter(Interest(runner_id="rn")) as waiter:
+            while not wakeup.closed:
+                waiter.look()
+                entered.set()
+                waiter.wait(LIMIT_S)
         return True
 
     waiting = pool.submit(wait_until_closed)
     assert entered.wait(LIMIT_S)
     wakeup.close()
     assert waiting.result(LIMIT_S)
-
-
-def test_a_notice_between_looking_and_waiting_is_not_missed(
-    monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
-) -> None:
-    monkeypatch.setattr("dispatch.wakeup.LOOK_EVERY_S", LIMIT_S * 10)
-    wakeup = Wakeup()
-    generation = wakeup.generation()
-    wakeup.notify()
-    pool.submit(wakeup.wait, generation, LIMIT_S * 10).result(LIMIT_S)

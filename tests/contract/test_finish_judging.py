@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mongo import recompute
+from mongo import after_landing, recompute
 from tests.digest import blob_names, digest
 from tests.factories import EPOCH, Service, handed_out
 
@@ -52,13 +52,13 @@ def failing(original: Any, *, on_call: int, error: Exception) -> Any:
 
 
 MIDDLES = {
-    "before the counters": ("recompute_user", 1),
-    "after the counters, before the homeworks": ("homework_ids", 1),
-    "before the first homework": ("recompute_standing", 1),
-    "between the homeworks": ("recompute_standing", 2),
-    "inside the first homework, after its submissions were read": ("stand", 1),
-    "inside the second homework": ("stand", 2),
-    "inside the counters, after they were read": ("user_counters", 1),
+    "before anything was read": (after_landing, "basis", 1),
+    "before the counters": (after_landing, "_counters", 1),
+    "after the counters, before the homeworks": (after_landing, "_write_standings", 1),
+    "inside the first homework": (after_landing, "stand", 1),
+    "inside the second homework": (after_landing, "stand", 2),
+    "before the counters are written": (recompute, "write_counters", 1),
+    "before the homeworks are written": (after_landing, "upsert_each", 1),
 }
 
 
@@ -73,10 +73,10 @@ def test_i6_a_failure_in_the_middle_of_finish_judging_then_the_retry(
     emptied(course)
     prepare(course)
     course.submit("ada", 1, "undisturbed")
-    function, on_call = MIDDLES[middle]
+    module, function, on_call = MIDDLES[middle]
     with monkeypatch.context() as patch:
-        wrapped = failing(getattr(recompute, function), on_call=on_call, error=Stopped(middle))
-        patch.setattr(recompute, function, wrapped)
+        wrapped = failing(getattr(module, function), on_call=on_call, error=Stopped(middle))
+        patch.setattr(module, function, wrapped)
         with pytest.raises(Stopped):
             course.land("undisturbed", "AC")
     assert digest(course.database) != expected
@@ -94,10 +94,10 @@ def test_i6_the_same_through_the_seam_and_the_runner_s_resend(
     runner = course.runner()
     course.submit("ada", 1, "sn_1")
     job_id = course.claim(runner)["job_id"]
-    function, on_call = MIDDLES[middle]
+    module, function, on_call = MIDDLES[middle]
     with monkeypatch.context() as patch:
-        wrapped = failing(getattr(recompute, function), on_call=on_call, error=Stopped(middle))
-        patch.setattr(recompute, function, wrapped)
+        wrapped = failing(getattr(module, function), on_call=on_call, error=Stopped(middle))
+        patch.setattr(module, function, wrapped)
         assert course.complete(runner, job_id, "AC", may_fail=True).status_code == 500
     job = course.view_job("sn_1")
     assert (job["state"], job["leased_by"]) == ("leased", runner.runner_id)

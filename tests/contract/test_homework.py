@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mongo import check, recompute
+from mongo import after_landing, check, recompute
 from tests.digest import digest
 from tests.factories import DAY, EPOCH, Service, handed_out
 
@@ -157,7 +157,7 @@ MOMENTS = ["stand", "rules_of"]
 
 
 @pytest.mark.parametrize("edit", EDITS)
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", ["basis", *MOMENTS])
 @pytest.mark.parametrize("fresh", [False, True], ids=["standing kept", "no standing yet"])
 def test_i6_an_edit_in_the_middle_of_a_landing(
     course: Service, monkeypatch: pytest.MonkeyPatch, edit: str, moment: str, fresh: bool
@@ -193,7 +193,7 @@ def test_i6_a_landing_in_the_middle_of_an_edit(
     assert score(course)[2] == ["sn_1", "sn_2", "sn_3"]
 
 
-@pytest.mark.parametrize("moment", ["user_counters", *MOMENTS])
+@pytest.mark.parametrize("moment", ["basis", "_counters", *MOMENTS])
 def test_i6_a_landing_in_the_middle_of_a_landing(
     course: Service, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -211,15 +211,18 @@ def test_i6_a_landing_in_the_middle_of_a_landing(
 
 def during(monkeypatch: pytest.MonkeyPatch, function: str, interrupt: Callable[[], Any]) -> None:
     """Run `interrupt` once, at the first call of the recompute's `function`: after it is done."""
-    original = getattr(recompute, function)
+    modules = [module for module in (after_landing, recompute) if hasattr(module, function)]
+    original = getattr(modules[0], function)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        monkeypatch.setattr(recompute, function, original)
+        for module in modules:
+            monkeypatch.setattr(module, function, original)
         result = original(*args, **kwargs)
         interrupt()
         return result
 
-    monkeypatch.setattr(recompute, function, wrapped)
+    for module in modules:
+        monkeypatch.setattr(module, function, wrapped)
 
 
 def test_i8_an_edit_that_dies_before_its_recompute_is_finished_by_the_sweep(

@@ -145,7 +145,7 @@ def test_i6_a_judge_error_after_a_stopped_landing_finishes_it(
 ) -> None:
     course.submit("ada", 1, "sn_1")
     with monkeypatch.context() as patch:
-        patch.setattr("mongo.recompute.recompute_user", stop)
+        patch.setattr("mongo.after_landing.recompute_landed", stop)
         with pytest.raises(Stopped):
             course.land("sn_1", "AC", fence=2)
     assert course.counters("ada") == (0, 0, [])
@@ -182,7 +182,7 @@ def test_i8_a_judge_error_ends_a_rejudge_that_kept_the_waiting_job(
     course.submit("ada", 1, "sn_1")
     job_id = course.claim(runner)["job_id"]
     with monkeypatch.context() as patch:
-        patch.setattr("mongo.recompute.recompute_user", stop)
+        patch.setattr("mongo.after_landing.recompute_landed", stop)
         assert course.complete(runner, job_id, "AC", may_fail=True).status_code == 500
     path = runner.path(f"jobs/{job_id}/abort")
     assert course.call("PUT", path, key=runner.token, json={"reason": "drain"}).status_code == 202

@@ -60,6 +60,9 @@ COUNTERS: dict[str, Change] = {
     "AC_problem_ids twice": {"$push": {"AC_problem_ids": 1}},
     "AC_problem_ids empty": {"$set": {"AC_problem_ids": []}},
     "AC_problem_ids null": {"$set": {"AC_problem_ids": None}},
+    "tally too high": {"$inc": {"tally.1.judged": 1}},
+    "tally of a problem gone": {"$unset": {"tally.1": ""}},
+    "tally of no problem": {"$set": {"tally.7": {"judged": 1, "accepted": 0}}},
 }
 STANDINGS: dict[str, Change] = {
     "score": {"$inc": {"problems.1.score": 1}},
@@ -87,6 +90,19 @@ def test_every_counter_that_is_wrong_is_found_and_mended(
     assert "ada" in printed
     assert "1 rebuilt" in run("--repair")
     assert digest(course.database) == healthy
+    assert "0 differ" in run("--check")
+
+
+def test_a_user_without_a_tally_is_healthy_and_counted_whole_by_the_next_landing(
+    course: Service, run: Callable[..., str]
+) -> None:
+    course.submit("ada", 2, "later")
+    course.database["users"].update_many({}, {"$unset": {"tally": ""}})
+    assert "0 differ" in run("--check")
+    course.land("later", "AC")
+    kept = course.database["users"].find_one({"_id": "ada"})
+    assert kept is not None
+    assert sum(entry["judged"] for entry in kept["tally"].values()) == kept["submission"]
     assert "0 differ" in run("--check")
 
 

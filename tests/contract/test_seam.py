@@ -87,15 +87,16 @@ def test_i6_the_domain_s_landing_makes_them_happen_once(
     world: World, lease: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The counterpart: the same failure between two writes, and nothing is counted twice."""
-    real, failed = recompute.recompute_user, []
+    real, failed = recompute.write_counters, []
 
-    def fails_once(username: str) -> None:
-        real(username)
+    def fails_once(username: str, *rest: Any) -> bool:
+        written = real(username, *rest)
         if not failed:
             failed.append(username)
             raise Boom
+        return written
 
-    monkeypatch.setattr(recompute, "recompute_user", fails_once)
+    monkeypatch.setattr(recompute, "write_counters", fails_once)
     with pytest.raises(Boom):
         complete(world, lease, world.land)
     assert complete(world, lease, world.land) is Ended.LANDED

@@ -173,21 +173,21 @@ def last_attempt(world: World) -> None:
     use_up(world, leases=3)
 
 
-# The writes: the landing begins; the outputs' chunk and file; the result; the counters; one per
-# homework; the replaced outputs' file and chunk; the landing ends. A judge error has no outputs; on
+# The writes: the landing begins; the outputs; the result; the counters; the standings of all
+# homeworks at once; the replaced outputs; the landing ends. A judge error has no outputs; on
 # top of a real result it is a second, other conditional write; an abort first tries to give back.
 # The cases are as many as the undisturbed landing really has; here is what it must have.
 SCENARIOS = (
-    Scenario(name="first", prepare=first, tasks=("AC",), writes_min=7),
-    Scenario(name="ac_to_wa", prepare=rejudge_after("AC"), tasks=("WA",), writes_min=9),
-    Scenario(name="wa_to_ac", prepare=rejudge_after("WA"), tasks=("AC",), writes_min=9),
-    Scenario(name="another_accepted", prepare=another_accepted, tasks=("WA",), writes_min=9),
-    Scenario(name="ce_to_ac_fewer_cases", prepare=fewer_cases, tasks=("AC",), writes_min=9),
-    Scenario(name="three_homeworks", prepare=three_homeworks, tasks=("AC",), writes_min=10),
-    Scenario(name="late_with_penalty", prepare=late_with_penalty, tasks=("AC", "AC"), writes_min=7),
+    Scenario(name="first", prepare=first, tasks=("AC",), writes_min=6),
+    Scenario(name="ac_to_wa", prepare=rejudge_after("AC"), tasks=("WA",), writes_min=7),
+    Scenario(name="wa_to_ac", prepare=rejudge_after("WA"), tasks=("AC",), writes_min=7),
+    Scenario(name="another_accepted", prepare=another_accepted, tasks=("WA",), writes_min=7),
+    Scenario(name="ce_to_ac_fewer_cases", prepare=fewer_cases, tasks=("AC",), writes_min=7),
+    Scenario(name="three_homeworks", prepare=three_homeworks, tasks=("AC",), writes_min=6),
+    Scenario(name="late_with_penalty", prepare=late_with_penalty, tasks=("AC", "AC"), writes_min=6),
     Scenario(name="je_by_sweep", prepare=exhausted, writes_min=5),
-    Scenario(name="je_of_a_rejudge", prepare=exhausted_rejudge, writes_min=8),
+    Scenario(name="je_of_a_rejudge", prepare=exhausted_rejudge, writes_min=7),
     Scenario(name="je_by_abort", prepare=last_attempt, writes_min=6, abort=True),
 )
-LAST_ATTEMPT = Scenario(name="last_attempt", prepare=last_attempt, tasks=("AC",), writes_min=7)
+LAST_ATTEMPT = Scenario(name="last_attempt", prepare=last_attempt, tasks=("AC",), writes_min=6)
 JUDGE_ERROR = Scenario(name="judge_error", prepare=exhausted, writes_min=5)

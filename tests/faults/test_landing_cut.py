@@ -15,7 +15,7 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from dispatch.records import Job
-from mongo import engine, landing
+from mongo import after_landing, engine
 from mongo.embedded import EmbeddedMongo
 from tests.faults.cable import Cable, Cut, strung
 from tests.faults.landing_scenarios import JUDGE_ERROR, LAST_ATTEMPT, S1, SCENARIOS, Scenario
@@ -115,10 +115,11 @@ def test_the_harness_sees_an_increment(
 ) -> None:
     """A landing that counted instead of recomputing would be caught: the harness can fail."""
 
-    def increment(username: str) -> None:
+    def increment(username: str, *_: object) -> bool:
         engine.users().update_one({"_id": username}, {"$inc": {"submission": 1}})
+        return True
 
-    monkeypatch.setattr(landing.recompute, "recompute_user", increment)
+    monkeypatch.setattr(after_landing, "_write_counters", increment)
     scenario = SCENARIOS[0]
     scenario.prepare(world)
     before, lease, at = world.snapshot(), scenario.lease(world), world.clock()

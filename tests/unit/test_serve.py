@@ -181,8 +181,8 @@ def test_without_mongod_it_says_loudly_that_nothing_survives(tmp_path: Path) -> 
         ({"WEB_CONCURRENCY": "abc"}, "WEB_CONCURRENCY"),
         ({"WEB_CONCURRENCY": "0"}, "WEB_CONCURRENCY"),
         ({"WEB_THREADS": "abc"}, "WEB_THREADS"),
-        ({"WEB_THREADS": "55"}, "WEB_THREADS (55) must exceed WAITERS_MAX (48)"),
-        ({"WAITERS_MAX": "57"}, "WEB_THREADS (64) must exceed WAITERS_MAX (57)"),
+        ({"WEB_THREADS": "215"}, "WEB_THREADS (215) must exceed WAITERS_MAX (208)"),
+        ({"WAITERS_MAX": "249"}, "WEB_THREADS (256) must exceed WAITERS_MAX (249)"),
     ],
 )
 def test_a_wrong_setting_stops_the_start_with_one_line(
