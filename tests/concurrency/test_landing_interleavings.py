@@ -132,17 +132,20 @@ FIRST_LAST = (
     "return first.collection.find_one(first.filter, first.fields), found"
 )
 BACKWARDS = "[_find(look) for look in reversed(others)][::-1]"
-VERSIONS = 'versions = {kept["_id"]: kept["version"] for kept in found}'
+VERSIONS = 'versions = {kept["_id"]: kept.get("version", 0) for kept in found}'
 FRESH = "fresh = standings(settings_for(homework_id, usernames), usernames)"
-MARK_GUARD = '{"_id": submission_id, "fence": {"$lt": fence}},'
-RESULT_GUARD = 'filter_ = {"_id": submission_id, "fence": {"$lte": fence}, **guard}'
+MARK_GUARD = (
+    '        {"_id": submission_id, "fence": engine.at_most(fence - 1)},\n'
+    '        {"$set": {"status": Verdict.PENDING'
+)
+RESULT_GUARD = 'filter_ = {"_id": submission_id, "fence": engine.at_most(fence), **guard}'
 BATCH_KEYS = "    keys = [status_id(homework_id, username) for username in usernames]\n"
-CLEARED = '    engine.homeworks().update_one(\n        {"_id": homework_id, "version": homework'
+CLEARED = '    engine.homeworks().update_one(\n        {"_id": homework_id, "version": engine'
 
 MUTANTS: dict[str, tuple[ModuleType, list[tuple[str, str]], str]] = {
     "counters written whatever the version": (
         recompute,
-        [('{"_id": username, "version": version},', '{"_id": username},')],
+        [('{"_id": username, "version": engine.stored(version)},', '{"_id": username},')],
         "other_problem",
     ),
     "counters added up before the version is read": (
@@ -157,7 +160,7 @@ MUTANTS: dict[str, tuple[ModuleType, list[tuple[str, str]], str]] = {
     ),
     "entry written whatever the version": (
         after_landing,
-        [('{"_id": key, "version": read.versions[key]},', '{"_id": key},')],
+        [('{"_id": key, "version": engine.stored(read.versions[key])},', '{"_id": key},')],
         "same_problem",
     ),
     "entry computed before the version is read": (
@@ -177,7 +180,7 @@ MUTANTS: dict[str, tuple[ModuleType, list[tuple[str, str]], str]] = {
     ),
     "an edit writes whatever the version": (
         recompute,
-        [('{"_id": key, "version": versions.get(key, 0)}', '{"_id": key}')],
+        [('{"_id": key, "version": engine.stored(versions.get(key, 0))}', '{"_id": key}')],
         "new_homework",
     ),
     "an edit reads the settings before the versions": (
@@ -217,7 +220,7 @@ MUTANTS: dict[str, tuple[ModuleType, list[tuple[str, str]], str]] = {
     ),
     "a mark written whatever its fence": (
         submission,
-        [(MARK_GUARD, '{"_id": submission_id},')],
+        [(MARK_GUARD, MARK_GUARD.replace(', "fence": engine.at_most(fence - 1)', ""))],
         "rejudge_judged_at_once",
     ),
 }

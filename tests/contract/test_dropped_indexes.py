@@ -16,8 +16,8 @@ from tests.fixtures import build_app
 
 DROPPED = [
     ("jobs", "claim_id"),
-    ("jobs", "done_at"),
-    ("submissions", "standing"),
+    ("jobs", "ended"),
+    ("submissions", "counting"),
     ("runners", "unseen"),
     ("blobs.chunks", "files_id_1_n_1"),
 ]
