@@ -33,6 +33,8 @@ RUNNERS, CLIENTS = 20, 50
 LEASE_TTL_S, HEARTBEAT_S = 6.0, 2.0
 PRIMARY_PAUSED_S = 15.0
 PEACE_S_MAX = 180.0
+NEVER_LEFT_OUT = frozenset({"primary_paused", "primary_killed", "runner_killed"})
+"""A run goes on for up to its length again until it has had these."""
 WHOLE_S_MIN = 4.0
 """How long the replica set is left whole between two faults, so that there is work to lose."""
 MAX_ATTEMPTS = 50
@@ -200,7 +202,9 @@ class Chaos:
         first.sort(key=lambda name: name != "primary_paused")
         until = time.monotonic() + seconds
         following = time.monotonic() + 3
-        while time.monotonic() < until:
+        while time.monotonic() < until or (
+            NEVER_LEFT_OUT.intersection(first) and time.monotonic() < until + seconds
+        ):
             self._undo_due()
             if time.monotonic() >= following:
                 following = time.monotonic() + self._random.uniform(2.0, 5.0)

@@ -16,9 +16,9 @@ from tests.cluster.replica_set import ReplicaSet
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def three_members() -> Iterator[ReplicaSet]:
-    """Three members, started once; use `replica_set`."""
+    """Three members, started once for a module's tests; use `replica_set`."""
     if find_mongod() is None:
         if os.environ.get("CI"):
             pytest.fail("no mongod here")
