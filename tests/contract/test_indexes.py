@@ -13,6 +13,7 @@ from pymongo.database import Database
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 
 from dispatch import books
+from dispatch.glance import glance
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from mongo.embedded import EmbeddedMongo
@@ -197,6 +198,38 @@ def test_the_place_in_line_is_counted_on_the_index(full: TenThousand) -> None:
         stats = stats or explained["stages"][0]["$cursor"]["executionStats"]
         assert stats["totalKeysExamined"] <= 10 + PLANNING_KEYS
         assert stats["totalDocsExamined"] == 0
+
+
+def test_a_glance_seeks_and_reads_only_the_heads(full: TenThousand) -> None:
+    full.listener.sent.clear()
+    seen = glance(
+        full.queue, runner_id="rn_7", claim_id="c8007", languages=(0, 1, 2), now=NOW, limit=LIMIT
+    )
+    assert (len(seen.pending), len(seen.orphans)) == (LIMIT, ORPHANS)
+    assert seen.taken is not None
+    (command,) = full.listener.sent
+    for pipeline in _parts(command["pipeline"]):
+        explained = full.database.command(
+            "explain",
+            {"aggregate": "jobs", "pipeline": pipeline, "cursor": {}},
+            verbosity="executionStats",
+        )
+        cursor = explained if "queryPlanner" in explained else explained["stages"][0]["$cursor"]
+        plan, stats = str(cursor["queryPlanner"]["winningPlan"]), cursor["executionStats"]
+        assert "COLLSCAN" not in plan
+        assert "'stage': 'SORT'" not in plan, "sorted in memory"
+        assert not any("$sort" in stage for stage in explained.get("stages", ()))
+        assert stats["totalDocsExamined"] <= LIMIT + 3
+        assert stats["totalKeysExamined"] <= LIMIT + PLANNING_KEYS
+
+
+def _parts(pipeline: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """What is asked of the jobs, one by one."""
+    yield [stage for stage in pipeline if "$unionWith" not in stage]
+    for stage in pipeline:
+        union = stage.get("$unionWith")
+        if union is not None and union["coll"] == "jobs":
+            yield union["pipeline"]
 
 
 def test_the_depth_of_the_queue_does_not_read_what_is_done(full: TenThousand) -> None:
