@@ -24,6 +24,7 @@ from tests.faults.cable import Cable
 from tests.faults.landing_scenarios import SCENARIOS, Scenario
 from tests.faults.landing_world import World, connected
 
+NOTES = ("update runners", "findAndModify runners")
 INTERRUPTED, SHUTDOWN_IN_PROGRESS, WRITE_CONCERN_TIMEOUT = 11601, 91, 64
 RETRYABLE = {"errorCode": SHUTDOWN_IN_PROGRESS, "errorLabels": ["RetryableWriteError"]}
 
@@ -107,17 +108,17 @@ def world(course: World) -> World:
 
 def strike_at_each_write(
     world: World, striker: Striker, scenario: Scenario, strike: Strike
-) -> Iterator[bool]:
-    """Yield for each write whether the landing noticed; all of them must end alike."""
+) -> Iterator[tuple[str, bool]]:
+    """Yield each write, and whether the landing went on; all of them must end alike."""
     scenario.prepare(world)
     before, lease, at = world.snapshot(), scenario.lease(world), world.clock()
     with striker.watched():
         assert scenario.act(world, lease)
-    writes = len(striker.writes)
-    assert writes >= scenario.writes_min, striker.writes
+    writes = list(striker.writes)
+    assert len(writes) >= scenario.writes_min, writes
     world.maintain()
     expected = world.digest()
-    for write in range(1, writes + 1):
+    for write, name in enumerate(writes, start=1):
         world.restore(before, at=at)
         striker.strike, striker.at = strike, write
         done = False
@@ -129,7 +130,7 @@ def strike_at_each_write(
         world.maintain()
         assert world.digest() == expected, (write, striker.writes)
         assert world.wrong() == [], (write, striker.writes)
-        yield done
+        yield name, done
 
 
 @pytest.mark.parametrize("strike", HARD, ids=lambda strike: strike.name)
@@ -137,7 +138,12 @@ def strike_at_each_write(
 def test_i6_struck_at_every_write(
     world: World, striker: Striker, scenario: Scenario, strike: Strike
 ) -> None:
-    noticed = [not done for done in strike_at_each_write(world, striker, scenario, strike)]
+    noticed = [
+        not done
+        for name, done in strike_at_each_write(world, striker, scenario, strike)
+        # Whose fault a failure was is noted or not: no landing fails by it.
+        if name not in NOTES
+    ]
     # A judge error's landing is begun again from any failure; else only a lost end may pass: a
     # resend is then told that it had landed.
     assert sum(noticed) >= len(noticed) - 1
@@ -148,5 +154,5 @@ def test_i6_struck_at_every_write(
 def test_i6_what_the_driver_retries_nobody_notices(
     world: World, striker: Striker, scenario: Scenario, strike: Strike
 ) -> None:
-    for done in strike_at_each_write(world, striker, scenario, strike):
+    for _, done in strike_at_each_write(world, striker, scenario, strike):
         assert done or not striker.retryable
