@@ -3,6 +3,8 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 CODE := $(wildcard dispatch mongo api console commands runner demo app.py cli.py domain_queue.py housekeeping.py local.py logs.py settings.py serve.py gunicorn_conf.py http_worker.py zipcheck.py)
 ARGS ?=
+# How many processes share the tests, a file each at a time. Each starts a mongod of its own.
+TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve runner test soak chaos bench hostile lint format lock clean
@@ -22,8 +24,8 @@ serve: setup ## the API in the foreground; settings come from the environment
 runner: setup ## one reference runner; needs BACKEND_URL and RUNNER_REGISTRATION_TOKEN
 	@exec $(PY) -m runner $(ARGS)
 
-test: setup ## all tests
-	@$(PY) -m pytest $(ARGS)
+test: setup ## all tests, in TEST_JOBS processes
+	@$(PY) -m pytest -n $(TEST_JOBS) --dist loadfile $(ARGS)
 
 soak: setup ## the long runs: an hour of load (SOAK_S), the model for hours' worth of steps, 5,000 jobs at once
 	@SOAK_S=$${SOAK_S:-3600} $(PY) -m pytest -s tests/cluster/test_soak.py $(ARGS)
