@@ -77,10 +77,24 @@ class DomainQueue:
         """Return those of `submission_ids` that have no job."""
         return self._queue.jobs.without_job(submission_ids)
 
-    def preview_for(self, rejudge_id: str, submission_id: str) -> tuple[str, int] | None:
+    def preview_for(
+        self,
+        rejudge_id: str,
+        *,
+        submission_id: str,
+        problem_id: int,
+        language: int,
+        submission_fence: int,
+    ) -> tuple[str, int] | None:
         """Have a finished submission judged beside what it has; None: its job is not done."""
         job = verbs.preview_job(
-            self._queue, submission_id=submission_id, rejudge_id=rejudge_id, now=self._now
+            self._queue,
+            submission_id=submission_id,
+            problem_id=problem_id,
+            language=language,
+            submission_fence=submission_fence,
+            rejudge_id=rejudge_id,
+            now=self._now,
         )
         return None if job is None else (job.job_id, job.fence)
 

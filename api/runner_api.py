@@ -134,7 +134,9 @@ def next_job(rn: str) -> ResponseReturnValue:
             claim_id=wish.claim_id,
         )
 
-    interest = Interest(runner_id=runner.runner_id, languages=runner.languages)
+    # One that is given nothing must not take the notices of those that are.
+    kept_back = runner.set_aside is not None or runner.drain is not None
+    interest = Interest(runner_id=runner.runner_id, languages=() if kept_back else runner.languages)
     job = waiting.hold_for_job(look, wish.wait, interest)
     return ("", 204) if job is None else jsonify(_payload(job, runner.runner_id))
 
@@ -193,6 +195,7 @@ def complete(rn: str, jb: str) -> ResponseReturnValue:
         process_result=services().process_result,
         now=services().now,
         lease_token=result.lease_token,
+        troubled=bool(runner.troubles),
     )
     services().feed.landed()
     return _ended(ended, jb, success=204)

@@ -21,7 +21,7 @@ from typing import Self
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 STOP_WAIT_S = 20.0
-STRAYS_WAIT_S = 3.0
+STRAYS_WAIT_S = 10.0
 # Loaded before any fork: a forked child must not have to import anything.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

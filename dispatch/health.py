@@ -15,8 +15,6 @@ from typing import Any
 from dispatch import states
 from dispatch.records import Job
 
-FAILURES_MAX = 5
-"""Failures in a row after which a runner rests, and is set aside once others judged those jobs."""
 TROUBLES_KEPT = 50
 """How many troubles are kept of a runner, the oldest forgotten first."""
 
@@ -69,37 +67,49 @@ class Trouble:
 
 
 def failures_in_a_row(
-    troubles: Sequence[Trouble], last_judged_at: datetime | None
+    troubles: Sequence[Trouble], last_judged_at: datetime | None, *, lost_within: timedelta
 ) -> list[Trouble]:
     """Return the failures since the runner last judged something, one a job, oldest first.
 
-    Jobs that turned out to be at fault themselves are left out.
+    Jobs that turned out to be at fault themselves are left out. Leases lost within `lost_within` of
+    one another are one failure: a runner that was cut off for a moment loses all it holds at once.
     """
-    row: dict[str, Trouble] = {}
+    by_job: dict[str, Trouble] = {}
     for trouble in troubles:
         if trouble.kind not in FAILURES:
             continue
         if last_judged_at is not None and trouble.at <= last_judged_at:
             continue
-        earlier = row.pop(trouble.job_id, None)
+        earlier = by_job.pop(trouble.job_id, None)
         if earlier is not None and trouble.settled is None:
             trouble = replace(trouble, settled=earlier.settled)
-        row[trouble.job_id] = trouble
-    return [trouble for trouble in row.values() if trouble.settled is not Settled.JOB_FAILED]
+        by_job[trouble.job_id] = trouble
+    row: list[Trouble] = []
+    lost_at: datetime | None = None
+    for trouble in sorted(by_job.values(), key=lambda trouble: trouble.at):
+        if trouble.settled is Settled.JOB_FAILED:
+            continue
+        if trouble.kind is Kind.LOST:
+            together = lost_at is not None and trouble.at <= lost_at + lost_within
+            lost_at = trouble.at
+            if together:
+                continue
+        row.append(trouble)
+    return row
 
 
-def is_broken(row: Sequence[Trouble]) -> bool:
+def is_broken(row: Sequence[Trouble], failures_max: int) -> bool:
     """Tell whether others judged enough of the jobs that the runner failed at in a row."""
     blamed = sum(trouble.settled is Settled.OTHERS_JUDGED for trouble in row)
-    return blamed >= FAILURES_MAX
+    return blamed >= failures_max
 
 
-def rests(row: Sequence[Trouble], now: datetime, rest: timedelta) -> bool:
+def rests(row: Sequence[Trouble], now: datetime, *, failures_max: int, rest: timedelta) -> bool:
     """Tell whether the runner is to be kept from jobs until it is known whose fault it was.
 
     Not for ever: after `rest` it may try one more.
     """
-    return len(row) >= FAILURES_MAX and max(trouble.at for trouble in row) + rest > now
+    return len(row) >= failures_max and max(trouble.at for trouble in row) + rest > now
 
 
 def failed_at(job: Job) -> set[str]:

@@ -79,6 +79,7 @@ def enqueue_job(
     now: Clock,
     priority: int = PRIORITY_FRESH,
     rejudge_id: str | None = None,
+    preview: bool = False,
 ) -> bool:
     """Give the submission its job, unless it has one. Tell whether it had none.
 
@@ -94,6 +95,7 @@ def enqueue_job(
         fence=submission_fence + 1,
         now=now(),
         rejudge_id=rejudge_id,
+        preview=preview,
     )
     if entered:
         emit("enqueue", submission_id=submission_id, job_id=job_id, fence=submission_fence + 1)
@@ -159,14 +161,38 @@ def rejudge_job(
     raise Contended(f"the job of submission {submission_id} keeps changing")
 
 
-def preview_job(queue: Queue, *, submission_id: str, rejudge_id: str, now: Clock) -> Job | None:
+def preview_job(
+    queue: Queue,
+    *,
+    submission_id: str,
+    problem_id: int,
+    language: int,
+    submission_fence: int,
+    rejudge_id: str,
+    now: Clock,
+) -> Job | None:
     """Have a finished submission judged afresh, beside what it has; return the new job.
 
-    Nothing is marked: the submission goes on showing its result. None: its job is not done (any
-    more), or there is none.
+    Nothing is marked: the submission goes on showing its result. A submission whose job is gone
+    (retention) gets a new one above the submission's fence. None: its job is not done (any more).
     """
     job = queue.jobs.get(submission_id)
-    if job is None or job.state is not State.DONE:
+    if job is None:
+        enqueue_job(
+            queue,
+            submission_id=submission_id,
+            job_id=new_job_id(),
+            problem_id=problem_id,
+            language=language,
+            submission_fence=submission_fence,
+            now=now,
+            priority=PRIORITY_BULK_REJUDGE,
+            rejudge_id=rejudge_id,
+            preview=True,
+        )
+        entered = queue.jobs.get(submission_id)
+        return entered if entered is not None and entered.rejudge_id == rejudge_id else None
+    if job.state is not State.DONE:
         return None
     left = queue.jobs.rejudge(
         job,
@@ -269,8 +295,24 @@ def claim_next_job(
         leased = _try_claim(queue, job, runner, handed_out, claim_id, now)
         if leased is not None:
             return _still_leased(leased, now)
+    if put_off and len(seen.pending) == CANDIDATES_MAX:
+        # What others are to have first may be all that was seen of the line.
+        for job in queue.jobs.pending(
+            languages,
+            ready.not_ready(),
+            CANDIDATES_MAX,
+            held_rejudges=seen.switches.held_rejudges,
+            held_priority=PRIORITY_BULK_REJUDGE,
+            not_failed_by=runner.runner_id,
+        ):
+            handed_out_too = ready(job.problem_id)
+            if handed_out_too is None or _prefers_others(queue, job, runner, now):
+                continue
+            leased = _try_claim(queue, job, runner, handed_out_too, claim_id, now)
+            if leased is not None:
+                return _still_leased(leased, now)
     for job, handed_out in put_off:
-        if queue.runners.other_alive((runner.runner_id, *job.failed_by), job.language, now=now()):
+        if watch.other_ready(queue, (runner.runner_id, *job.failed_by), job.language, now=now):
             continue
         leased = _try_claim(queue, job, runner, handed_out, claim_id, now)
         if leased is not None:
@@ -420,6 +462,7 @@ def complete_job(
     process_result: ProcessResult,
     now: Clock,
     lease_token: str | None = None,
+    troubled: bool = False,
 ) -> Ended:
     """Land `tasks` for the holder of the job's lease: begin, `process_result`, end or restore.
 
@@ -451,7 +494,7 @@ def complete_job(
             fence=landing.fence,
             runner_id=runner_id,
         )
-        return _land(queue, landing, runner_id, tasks, process_result, now)
+        return _land(queue, landing, runner_id, tasks, process_result, now, troubled)
     raise Contended(f"job {job_id} keeps changing")
 
 
@@ -462,6 +505,7 @@ def _land(
     tasks: JudgeResult,
     process_result: ProcessResult,
     now: Clock,
+    troubled: bool,
 ) -> Ended:
     try:
         outcome = _land_result(process_result, landing, tasks)
@@ -479,7 +523,7 @@ def _land(
             outcome=done.outcome,
         )
         gave_up = any(case.status is Verdict.JE for cases in tasks for case in cases)
-        watch.landed(queue, runner_id, done, judge_error=gave_up, now=now)
+        watch.landed(queue, runner_id, done, judge_error=gave_up, now=now, troubled=troubled)
         return Ended.LANDED
     # Not ours to end any more: look again, once. A landing begun again by a resend of ours says
     # 503, and that resend, or the next, gives the final answer.

@@ -25,6 +25,8 @@ class LeaseRules:
     """How long a job is kept from a runner that failed at it while there are others. Long: a
     broken runner is the fastest of all, and would burn the attempts of a whole queue. Bounded:
     the others may look alive and never come for it."""
+    failures_max: int = 5
+    """Failures in a row after which a runner rests, and is set aside once others judged those."""
     orphan_head_start_s: float = 0.5
     """The same after a runner lost a job; below 1 s, so that no orphan waits longer."""
 

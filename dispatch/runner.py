@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from pymongo import IndexModel, ReturnDocument, WriteConcern
 from pymongo.database import Database
 from ulid import ULID
 
-from dispatch.health import TROUBLES_KEPT, Kind, Settled, Trouble
+from dispatch.health import FAILURES, TROUBLES_KEPT, Kind, Settled, Trouble
 from dispatch.indexes import DURABLE
 
 TOKEN_PREFIX = "rk_"  # noqa: S105 - what tokens start with, not a token
@@ -65,6 +65,8 @@ class Runner:
     drain: Drain | None = None
     troubles: tuple[Trouble, ...] = ()
     """Jobs that came to nothing in its hands, the oldest first."""
+    judged_at: datetime | None = None
+    """When it last judged a job, noted from its first trouble on."""
 
 
 class RunnerStore:
@@ -188,14 +190,28 @@ class RunnerStore:
             {"$push": {"troubles": {"$each": [trouble], "$slice": -TROUBLES_KEPT}}},
         )
 
+    def judged(self, runner_id: str, *, now: datetime) -> None:
+        """Note that the runner judged a job."""
+        self._soft.update_one({"_id": runner_id}, {"$max": {"judged_at": now}})
+
     def settle(self, runner_id: str, job_id: str, settled: Settled) -> Runner | None:
-        """Note whose fault the runner's trouble with that job was; None: it had none."""
-        document = self._soft.find_one_and_update(
-            {"_id": runner_id, "troubles.job_id": job_id},
-            {"$set": {"troubles.$.settled": settled.value}},
-            return_document=ReturnDocument.AFTER,
-        )
-        return None if document is None else _runner(document)
+        """Note whose fault the runner's failures at that job were; None: none was open."""
+        runner = None
+        open_ = {
+            "job_id": job_id,
+            "kind": {"$in": sorted(FAILURES)},
+            "settled": None,
+        }
+        for _ in range(TROUBLES_KEPT):
+            document = self._soft.find_one_and_update(
+                {"_id": runner_id, "troubles": {"$elemMatch": open_}},
+                {"$set": {"troubles.$.settled": settled.value}},
+                return_document=ReturnDocument.AFTER,
+            )
+            if document is None:
+                break
+            runner = _runner(document)
+        return runner
 
     def list(self, *, now: datetime) -> list[Runner]:
         """Return the runners in force, the longest registered first."""
@@ -208,9 +224,9 @@ class RunnerStore:
         """Tell whether it was seen lately. For people and preferences; leases never ask."""
         return runner.last_seen > now - self._alive
 
-    def other_alive(self, but: Sequence[str], language: int, *, now: datetime) -> bool:
-        """Tell whether a runner not in `but` that gets jobs in `language` was seen lately."""
-        other = self._runners.find_one(
+    def others_alive(self, but: Sequence[str], language: int, *, now: datetime) -> Iterator[Runner]:
+        """Yield the runners not in `but` that may get jobs in `language` and were seen lately."""
+        found = self._runners.find(
             {
                 "_id": {"$nin": list(but)},
                 "revoked_at": None,
@@ -218,10 +234,9 @@ class RunnerStore:
                 "drain": None,
                 "last_seen": {"$gt": now - self._alive},
                 "$or": [{"languages": None}, {"languages": language}],
-            },
-            {"_id": 1},
+            }
         )
-        return other is not None
+        return (_runner(document) for document in found)
 
 
 def _is_kept(last_seen: datetime | None, now: datetime) -> bool:
@@ -245,4 +260,5 @@ def _runner(document: dict[str, Any]) -> Runner:
         set_aside=None if set_aside is None else SetAside(**set_aside),
         drain=None if drain is None else Drain(**drain),
         troubles=tuple(Trouble.from_document(each) for each in document.get("troubles", ())),
+        judged_at=document.get("judged_at"),
     )

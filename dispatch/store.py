@@ -130,13 +130,17 @@ class JobStore:
         *,
         held_rejudges: Sequence[str] = (),
         held_priority: int = 0,
+        not_failed_by: str | None = None,
     ) -> list[Job]:
         """Return the head of the line, best first, without the problems in `without`.
 
         Nor jobs of `held_rejudges` at `held_priority` or below: one of them that also waits for
         itself (handed in lately, rejudged alone, moved to the front) has a better priority.
         """
-        found = self.jobs.find(waiting(languages, without, held_rejudges, held_priority))
+        wanted = waiting(languages, without, held_rejudges, held_priority)
+        if not_failed_by is not None:
+            wanted["failed_by"] = {"$ne": not_failed_by}
+        found = self.jobs.find(wanted)
         return _jobs(found.sort(LINE_ORDER).limit(limit))
 
     def orphans(
@@ -282,6 +286,7 @@ class JobStore:
         fence: int,
         now: datetime,
         rejudge_id: str | None = None,
+        preview: bool = False,
     ) -> bool:
         """Insert the job unless the submission has one. Tell whether it was inserted.
 
@@ -300,7 +305,7 @@ class JobStore:
             "attempts": 0,
             "drain_refunds": 0,
             "replaced_ids": [],
-            **_given(rejudge_id=rejudge_id),
+            **_given(rejudge_id=rejudge_id, preview=preview or None),
             "history": [_entry(event="enqueue", now=now, job_id=job_id, fence=fence, attempts=0)],
         }
         try:

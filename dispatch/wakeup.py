@@ -34,7 +34,7 @@ class Interest:
 
     runner_id: str | None = None
     languages: tuple[int, ...] | None = None
-    """What the runner judges; None: every language."""
+    """What the runner is given; None: every language. None at all: it is woken by name only."""
     submission_id: str | None = None
 
 
@@ -63,6 +63,7 @@ class Waiter:
         languages = self.interest.languages
         return (
             self.interest.runner_id is not None
+            and languages != ()
             and self.looked < notice.number
             and (notice.language is None or languages is None or notice.language in languages)
         )

@@ -6,7 +6,7 @@ cannot be noted is logged and let go. Setting aside is one conditional write, so
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import wraps
 from typing import ParamSpec
@@ -52,20 +52,38 @@ def lost(queue: Queue, orphan: Job, *, now: Clock) -> None:
     runner = queue.runners.get(orphan.leased_by)
     if runner is None:
         return
-    there = orphan.lease_deadline is not None and runner.last_seen > orphan.lease_deadline
-    kind = Kind.LOST if there else Kind.CUT_OFF
-    queue.runners.note_trouble(runner.runner_id, kind=kind, job_id=orphan.job_id, now=now())
+    over_at = orphan.lease_deadline
+    there = over_at is not None and runner.last_seen > over_at
+    queue.runners.note_trouble(
+        runner.runner_id,
+        kind=Kind.LOST if there else Kind.CUT_OFF,
+        job_id=orphan.job_id,
+        # When it was lost, not when somebody came for it: what was lost together is told so.
+        now=over_at or now(),
+    )
 
 
 @_noted
-def landed(queue: Queue, runner_id: str, done: Job, *, judge_error: bool, now: Clock) -> None:
+def landed(
+    queue: Queue,
+    runner_id: str,
+    done: Job,
+    *,
+    judge_error: bool,
+    now: Clock,
+    troubled: bool = False,
+) -> None:
     """Note what `done`, landed by the runner, says about it and about those before it.
 
-    `judge_error`: that is what it reported of a case.
+    `judge_error`: that is what it reported of a case. `troubled`: it is known for troubles.
     """
     if judge_error:
         queue.runners.note_trouble(runner_id, kind=Kind.JUDGE_ERROR, job_id=done.job_id, now=now())
         return
+    if done.outcome is not Outcome.VERDICT:
+        return
+    if troubled:
+        queue.runners.judged(runner_id, now=now())
     for blamed in health.failed_at(done) - {runner_id}:
         runner = queue.runners.settle(blamed, done.job_id, Settled.OTHERS_JUDGED)
         if runner is not None:
@@ -82,10 +100,11 @@ def exhausted(queue: Queue, done: Job) -> None:
 
 
 def _set_aside_if_broken(queue: Queue, runner: Runner, now: Clock) -> None:
-    if runner.set_aside is not None or not health.is_broken(runner.troubles):
+    failures_max = queue.rules.failures_max
+    if runner.set_aside is not None or not health.is_broken(runner.troubles, failures_max):
         return  # The judgement below can only be milder.
     row = _row(queue, runner, now)
-    if not health.is_broken(row):
+    if not health.is_broken(row, failures_max):
         return
     why = f"It failed at {len(row)} jobs in a row that others then judged."
     if queue.runners.set_aside(runner.runner_id, why=why, now=now()):
@@ -107,21 +126,42 @@ def languages_for(
     return tuple(
         language
         for language in languages
-        if not queue.runners.other_alive((runner.runner_id,), language, now=now())
+        if not other_ready(queue, (runner.runner_id,), language, now=now)
+    )
+
+
+def other_ready(queue: Queue, but: Sequence[str], language: int, *, now: Clock) -> bool:
+    """Tell whether a runner not in `but` was seen lately that gets jobs in `language` now.
+
+    One that rests does not: were it to count, all that rest would wait for one another.
+    """
+    return any(
+        not rests(queue, other, now=now)
+        for other in queue.runners.others_alive(but, language, now=now())
     )
 
 
 def rests(queue: Queue, runner: Runner, *, now: Clock) -> bool:
     """Tell whether the runner is kept from jobs after failures in a row."""
+    # Asked first: it needs no database.
+    known = health.failures_in_a_row(runner.troubles, runner.judged_at, lost_within=_lease(queue))
+    return _rests(queue, known, now) and _rests(queue, _row(queue, runner, now), now)
+
+
+def _rests(queue: Queue, row: list[Trouble], now: Clock) -> bool:
     rest = timedelta(seconds=queue.rules.failed_head_start_s)
-    row = health.failures_in_a_row(runner.troubles, None)
-    if not health.rests(row, now(), rest):
-        return False  # Asked first: it needs no database.
-    return health.rests(_row(queue, runner, now), now(), rest)
+    return health.rests(row, now(), failures_max=queue.rules.failures_max, rest=rest)
 
 
 def _row(queue: Queue, runner: Runner, now: Clock) -> list[Trouble]:
     # A judge error that the runner reported itself looks like any job it judged.
     given_up = [one.job_id for one in runner.troubles if one.kind is Kind.JUDGE_ERROR]
     last_judged_at = queue.jobs.last_judged_at(runner.runner_id, now(), besides=given_up)
-    return health.failures_in_a_row(runner.troubles, last_judged_at)
+    if runner.judged_at is not None:
+        # Rejudges and retention take jobs out of sight; that they were judged stays true.
+        last_judged_at = max(runner.judged_at, last_judged_at or runner.judged_at)
+    return health.failures_in_a_row(runner.troubles, last_judged_at, lost_within=_lease(queue))
+
+
+def _lease(queue: Queue) -> timedelta:
+    return timedelta(seconds=queue.rules.lease_ttl_s)

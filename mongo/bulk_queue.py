@@ -26,7 +26,15 @@ class JobView:
 class BulkQueue(JobQueue, Protocol):
     """The queue, with rejudges in bulk, taking them back, and putting them on hold."""
 
-    def preview_for(self, rejudge_id: str, submission_id: str) -> tuple[str, int] | None:
+    def preview_for(
+        self,
+        rejudge_id: str,
+        *,
+        submission_id: str,
+        problem_id: int,
+        language: int,
+        submission_fence: int,
+    ) -> tuple[str, int] | None:
         """Have a finished submission judged beside what it has; None: its job is not done."""
 
     def jobs(self, submission_ids: Sequence[str]) -> Mapping[str, JobView]:

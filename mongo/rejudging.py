@@ -339,7 +339,13 @@ def _queue(rejudge: Document, item: Document, queue: BulkQueue) -> None:
         if was is None or submission["status"] == Verdict.PENDING:
             rejudge_items.settle(item, SKIPPED, "it has no verdict to compare with")
             return
-        asked = queue.preview_for(rejudge["_id"], submission["_id"])
+        asked = queue.preview_for(
+            rejudge["_id"],
+            submission_id=submission["_id"],
+            problem_id=submission["problem_id"],
+            language=submission["language"],
+            submission_fence=submission.get("fence", 0),
+        )
     else:
         asked = queue.requeue(
             rejudge_id=rejudge["_id"],

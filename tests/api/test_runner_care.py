@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dispatch.invariants import check_database
+from dispatch.job import CANDIDATES_MAX
 from tests.factories import ADMIN_KEY, Runner, Service
 
 LEASE_S = 30
@@ -106,6 +107,19 @@ def test_a_lone_runner_that_fails_is_not_starved(judging: Service) -> None:
     for number in range(8):
         judging.submit("ada", 1, f"sn_{number}")
     assert [fail(judging, alone) for _ in range(8)] == [f"sn_{number}" for number in range(8)]
+
+
+def test_when_all_have_failed_they_all_go_on(judging: Service) -> None:
+    """As after an outage of what they fetch: for the whole room to rest would be an outage more."""
+    runners = [judging.runner(f"desk {number}") for number in range(3)]
+    for number in range(30):
+        judging.submit("ada", 1, f"sn_{number:02}")
+    for _ in range(5):
+        for runner in runners:
+            assert fail(judging, runner)
+    beat(judging, *runners)
+    for runner in runners:
+        assert judging.claim(runner) is not None
 
 
 def test_one_that_rests_is_given_what_nobody_else_can_judge(judging: Service) -> None:
@@ -223,6 +237,84 @@ def test_nobody_waits_for_a_runner_that_drains(judging: Service) -> None:
     assert judging.claim(staying) is None, "the other one comes first"
     assert judging.call("POST", leaving.path("drain")).status_code == 204
     assert judging.claim(staying) is not None
+
+
+def test_one_problem_that_nobody_can_judge_does_not_stop_the_room(judging: Service) -> None:
+    judging.problem(2)
+    runners = [judging.runner("one"), judging.runner("two")]
+    for number in range(10):
+        judging.submit("ada", 1, f"sn_{number}")
+        judging.judge(runners[number % 2], f"sn_{number}", "JE")
+        judging.clock.advance(1)
+    judging.submit("ada", 2, "sn_good")
+    assert judging.claim(runners[0])["submission_id"] == "sn_good"
+
+
+def test_nobody_waits_for_one_that_rests(judging: Service) -> None:
+    once, resting = judging.runner("failed once"), judging.runner("resting")
+    for number in range(5):
+        judging.submit("ada", 1, f"sn_{number}")
+        judging.judge(resting, f"sn_{number}", "JE")
+    judging.submit("ada", 1, "sn_last")
+    assert fail(judging, once) == "sn_last"
+    judging.clock.advance(20)
+    beat(judging, once, resting)
+    assert judging.claim(once)["submission_id"] == "sn_last"
+
+
+def test_old_failures_are_no_row_whatever_is_rejudged_since(judging: Service) -> None:
+    runner, other = judging.runner("runner"), judging.runner("other")
+    judged = []
+    for number in range(6):
+        judging.submit("ada", 1, f"sn_bad_{number}")
+        assert fail(judging, runner) == f"sn_bad_{number}"
+        judging.judge(other, f"sn_bad_{number}", "AC")
+        judging.clock.advance(5 * 3600)
+        judged.append(judging.submit("ada", 1, f"sn_good_{number}"))
+        judging.judge(runner, judged[-1], "AC")
+        judging.clock.advance(5 * 3600)
+    for submission_id in judged:
+        judging.ok("POST", f"/submissions/{submission_id}/rejudge")
+    beat(judging, runner, other)
+    assert fail(judging, runner)
+    assert len(judge_all(judging, other)) == 6
+    assert entry(judging, runner)["set_aside"] is None
+
+
+def test_what_is_kept_for_others_does_not_hide_the_line(judging: Service) -> None:
+    judging.problem(2)
+    picky = judging.runner("cannot judge problem 1")
+    for _ in range(CANDIDATES_MAX):
+        judging.submit("ada", 1)
+        judging.submit("ada", 2)
+    busy = judging.runner("busy", languages=[2])
+    failed = 0
+    while failed < CANDIDATES_MAX:
+        payload = judging.claim(picky)
+        if payload["problem_id"] == 1:
+            abort(judging, picky, payload["job_id"])
+            failed += 1
+        else:
+            judging.complete(picky, payload["job_id"], "AC")
+        judging.clock.advance(0.1)
+    while (payload := judging.claim(picky)) is not None:
+        assert payload["problem_id"] == 2
+        judging.complete(picky, payload["job_id"], "AC")
+    beat(judging, picky, busy)
+    fresh = judging.submit("ada", 2)
+    assert judging.claim(picky)["submission_id"] == fresh
+
+
+def test_one_that_was_cut_off_with_its_hands_full_is_not_blamed(judging: Service) -> None:
+    back, other = judging.runner("back"), judging.runner("other")
+    for number in range(8):
+        judging.submit("ada", 1, f"sn_{number}")
+    assert all(judging.claim(back) for _ in range(8))
+    judging.clock.advance(LEASE_S + 1)
+    judging.judge(other, "sn_0", "AC")
+    judging.claim(back)  # its poll comes before its heartbeat, and before others are through
+    judge_all(judging, other)
+    assert entry(judging, back)["set_aside"] is None
 
 
 @pytest.mark.parametrize("verb", ["drain", "reinstate"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -155,7 +156,7 @@ def test_a_submission_is_rejudged(judging: Judging, visit: Callable[..., Any]) -
         page.get_by_role("button", name="Rejudge").click()
         expect(page.locator("main")).to_contain_text("A fresh judging is on its way.")
         expect(page.locator("#result")).to_contain_text("pending")
-        assert "did=" not in page.url
+        expect(page).not_to_have_url(re.compile("did="))
         judging.judge(status="WA")
         expect(page.locator("#result")).to_contain_text("WA", timeout=PATIENCE_MS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dispatch.health import FAILURES_MAX
+from dispatch.lease import LeaseRules
 from tests.factories import Runner, Service
 
 
@@ -27,7 +27,7 @@ def test_i5_a_job_goes_to_another_runner_however_late_it_comes_up_again(service:
     service.problem(1)
     broken, healthy = service.runner("broken"), service.runner("healthy")
     # Fewer than a runner may fail at before it gets nothing at all.
-    ids = [service.submit("ada", 1) for _ in range(FAILURES_MAX - 1)]
+    ids = [service.submit("ada", 1) for _ in range(LeaseRules().failures_max - 1)]
     # The fastest failer goes through the whole line, again and again.
     for _ in range(30):
         payload: Any = service.claim(broken)

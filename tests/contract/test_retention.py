@@ -154,3 +154,30 @@ def test_the_setting_is_a_whole_number_of_days() -> None:
     assert Settings(job_retention_days=1).job_retention_days == 1
     with pytest.raises(ValueError):
         Settings(job_retention_days=0)
+
+
+def test_a_preview_judges_what_has_no_job_any_more(service: Service) -> None:
+    service.user("ada")
+    service.problem(1)
+    runner = service.runner()
+    service.submit("ada", 1, "sn_1")
+    service.judge(runner, "sn_1", "WA")
+    fence = service.view_job("sn_1")["fence"]
+    service.clock.advance(RETENTION.total_seconds() + 1)
+    assert retire(service) == 1
+    wish = {"problem_id": 1, "mode": "preview"}
+    rejudge_id = service.ok("POST", "/rejudges", json=wish)["rejudge_id"]
+    for _ in range(3):
+        service.sweep()
+    runner = service.runner("later")
+    payload = service.claim(runner)
+    assert payload["submission_id"] == "sn_1"
+    assert service.view_job("sn_1")["fence"] > fence
+    service.complete(runner, payload["job_id"], "AC")
+    assert service.view("sn_1")["verdict"] == "WA", "a preview touches no grade"
+    service.sweep()
+    assert service.call("POST", f"/rejudges/{rejudge_id}/apply").status_code == 202
+    for _ in range(2):
+        service.sweep()
+    assert service.view("sn_1")["verdict"] == "AC"
+    assert service.counters("ada") == (1, 1, [1])

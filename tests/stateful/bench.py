@@ -16,7 +16,8 @@ from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from dispatch.store import JobStore
 
-RULES = LeaseRules(max_attempts=2, drain_refunds_max=1)
+# The model knows nothing of runners that rest or are set aside.
+RULES = LeaseRules(max_attempts=2, drain_refunds_max=1, failures_max=1_000_000)
 ALIVE_S = 33.0
 GATES = ("result", "counters", "end")
 """Before the landing's first write, between its writes, after them."""

@@ -194,7 +194,13 @@ class Protocol(Interplay):
         submission_id = pick_one(self.shown(), pick)
         job = self.model.jobs[submission_id]
         left = verbs.preview_job(
-            self.queue, submission_id=submission_id, rejudge_id=rejudge_id, now=self.now
+            self.queue,
+            submission_id=submission_id,
+            problem_id=job.problem_id,
+            language=job.language,
+            submission_fence=job.fence,
+            rejudge_id=rejudge_id,
+            now=self.now,
         )
         # One at a time: the rejudge asks for each submission once.
         again = job.rejudge_id == rejudge_id
