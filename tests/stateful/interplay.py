@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from dispatch.invariants import check_document, check_pair, check_step
 from dispatch.job import Ended
 from dispatch.queue import Queue
+from dispatch.runner import TOUCHES_A_LIFE
 from tests.stateful.bench import (
     ALIVE_S,
     RULES,
@@ -133,7 +134,7 @@ class Interplay(RuleBasedStateMachine):
 
     def seen(self, name: str) -> ModelRunner:
         runner = self.model.runners[name]
-        if (self.now() - runner.last_seen).total_seconds() >= 5:
+        if (self.now() - runner.last_seen).total_seconds() >= ALIVE_S / TOUCHES_A_LIFE:
             runner.last_seen = self.now()
         return runner
 
