@@ -9,9 +9,15 @@ from api import front as fronts
 from api.queue_view import queue_view
 from api.schemas import Name
 from api.services import services
-from commands.telling import Checked, Group, as_json_option, tell_json, tell_rows
-
-BY = "the command line"
+from commands.telling import (
+    BY,
+    Checked,
+    Group,
+    as_json_option,
+    tell_done,
+    tell_json,
+    tell_rows,
+)
 
 
 @click.group("queue", cls=Group, invoke_without_command=True)
@@ -47,7 +53,7 @@ def queue(context: click.Context, as_json: bool) -> None:
 def pause(why: str, as_json: bool) -> None:
     """Hand out nothing until resumed. What is leased goes on."""
     services().queue.control.pause(by=BY, why=why, now=services().now())
-    _done("paused", as_json, told="paused")
+    tell_done("paused", "paused", as_json)
 
 
 @queue.command("resume")
@@ -56,7 +62,7 @@ def pause(why: str, as_json: bool) -> None:
 def resume(as_json: bool) -> None:
     """Hand out jobs again."""
     services().queue.control.resume()
-    _done("resumed", as_json, told="resumed")
+    tell_done("resumed", "resumed", as_json)
 
 
 @queue.command("front")
@@ -66,8 +72,8 @@ def resume(as_json: bool) -> None:
 def front(submission_id: str, as_json: bool) -> None:
     """Have a waiting submission judged next."""
     job_id = fronts.move_to_front(submission_id)
-    _done(
-        "moved", as_json, told=f"{submission_id}: next", submission_id=submission_id, job_id=job_id
+    tell_done(
+        "moved", f"{submission_id}: next", as_json, submission_id=submission_id, job_id=job_id
     )
 
 
@@ -79,17 +85,10 @@ def cancel(submission_id: str, as_json: bool) -> None:
     """Take back a rejudge that has not landed; the earlier result stands."""
     services().judge.cancel_submission(submission_id)
     verdict = services().judge.view_submission(submission_id)["verdict"]
-    _done(
+    tell_done(
         "cancelled",
+        f"{submission_id}: {verdict}",
         as_json,
-        told=f"{submission_id}: {verdict}",
         submission_id=submission_id,
         verdict=verdict,
     )
-
-
-def _done(did: str, as_json: bool, *, told: str, **also: str) -> None:
-    if as_json:
-        tell_json({"did": did, **also})
-    else:
-        click.echo(told)

@@ -8,11 +8,17 @@ import click
 from flask.cli import with_appcontext
 
 from api.services import services
-from commands.telling import Group, Refused, as_json_option, tell_json, tell_rows
+from commands.telling import (
+    BY,
+    Group,
+    Refused,
+    as_json_option,
+    tell_done,
+    tell_json,
+    tell_rows,
+)
 from dispatch import books
 from dispatch.books import RunnerEntry
-
-BY = "the command line"
 
 
 @click.group("runners", cls=Group, invoke_without_command=True)
@@ -101,7 +107,4 @@ def revoke(runner_id: str, as_json: bool) -> None:
 def _done(did: str, runner_id: str, known: bool, as_json: bool) -> None:
     if not known:
         raise Refused(f"there is no runner {runner_id}")
-    if as_json:
-        tell_json({"did": did, "runner_id": runner_id})
-    else:
-        click.echo(f"{runner_id}: {did}")
+    tell_done(did, f"{runner_id}: {did}", as_json, runner_id=runner_id)

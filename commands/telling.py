@@ -108,12 +108,23 @@ class Checked(click.ParamType[Any]):
             return self.fail(why, param, ctx)
 
 
+BY = "the command line"
+"""How the books name whoever works here."""
+
 as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 
 
 def tell_json(value: Any) -> None:
     """Print a value as one line of JSON, times as the API writes them."""
     click.echo(json.dumps(value, default=_encoded))
+
+
+def tell_done(did: str, told: str, as_json: bool, **also: str) -> None:
+    """Say that something was done: `told` for people, `did` and `also` for programs."""
+    if as_json:
+        tell_json({"did": did, **also})
+    else:
+        click.echo(told)
 
 
 def tell_rows(rows: Sequence[Mapping[str, Any]], as_json: bool) -> None:

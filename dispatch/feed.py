@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import structlog
 from pymongo.errors import InvalidOperation, OperationFailure, PyMongoError
 
+from dispatch import control
 from dispatch.clock import Clock
 from dispatch.lease import deadline_passed
 from dispatch.queue import Queue
@@ -73,7 +74,7 @@ PIPELINE: list[Document] = [
                 },
                 {"ns.coll": "jobs", "updateDescription.removedFields": "restore_due"},
                 # The pause, and rejudges on hold.
-                {"ns.coll": "dispatch_control"},
+                {"ns.coll": control.COLLECTION},
                 # All that happens to a runner, apart from its having been seen.
                 {
                     "ns.coll": "runners",
@@ -186,11 +187,10 @@ class Feed:
     def _step(self) -> None:
         if self._open is None:
             self._look_for(REOPEN_EVERY_S[-1])
-        elif self._failures:
+            return
+        if self._failures:
             self._look_for(REOPEN_EVERY_S[min(self._failures, len(REOPEN_EVERY_S)) - 1])
-            self._follow(self._open(self._token))
-        else:
-            self._follow(self._open(self._token))
+        self._follow(self._open(self._token))
 
     def _rests(self) -> bool:
         """Tell whether the thread is to end; under the lock, so that who waits next begins it."""

@@ -267,11 +267,7 @@ def claim_next_job(
     languages = watch.languages_for(
         queue,
         runner,
-        tuple(
-            language
-            for language in queue.languages
-            if runner.languages is None or language in runner.languages
-        ),
+        tuple(language for language in queue.languages if runner.judges(language)),
         now=now,
     )
     seen = glance(
@@ -286,38 +282,58 @@ def claim_next_job(
         return _repeated(seen.taken, runner, now)
     if seen.switches.paused is not None:
         return None
+    for job, handed_out in _in_turn(queue, runner, languages, seen, hand_out, now):
+        leased = _try_claim(queue, job, runner, handed_out, claim_id, now)
+        if leased is not None:
+            return _still_leased(leased, now)
+    return None
+
+
+def _in_turn(
+    queue: Queue,
+    runner: Runner,
+    languages: Sequence[int],
+    seen: Glance,
+    hand_out: HandOut,
+    now: Clock,
+) -> Iterator[tuple[Job, HandedOut]]:
+    """Yield what the runner may claim: what is its own to take, then what no other comes for."""
     ready = _Readiness(hand_out)
     put_off: list[tuple[Job, HandedOut]] = []
     for job, handed_out in _candidates(queue, languages, seen, ready, now):
         if _prefers_others(queue, job, runner, now):
             put_off.append((job, handed_out))
-            continue
-        leased = _try_claim(queue, job, runner, handed_out, claim_id, now)
-        if leased is not None:
-            return _still_leased(leased, now)
+        else:
+            yield job, handed_out
     if put_off and len(seen.pending) == CANDIDATES_MAX:
         # What others are to have first may be all that was seen of the line.
-        for job in queue.jobs.pending(
-            languages,
-            ready.not_ready(),
-            CANDIDATES_MAX,
-            held_rejudges=seen.switches.held_rejudges,
-            held_priority=PRIORITY_BULK_REJUDGE,
-            not_failed_by=runner.runner_id,
-        ):
-            handed_out_too = ready(job.problem_id)
-            if handed_out_too is None or _prefers_others(queue, job, runner, now):
-                continue
-            leased = _try_claim(queue, job, runner, handed_out_too, claim_id, now)
-            if leased is not None:
-                return _still_leased(leased, now)
+        for job in _line(queue, languages, seen, ready.not_ready(), not_failed_by=runner.runner_id):
+            known = ready(job.problem_id)
+            if known is not None and not _prefers_others(queue, job, runner, now):
+                yield job, known
     for job, handed_out in put_off:
-        if watch.other_ready(queue, (runner.runner_id, *job.failed_by), job.language, now=now):
-            continue
-        leased = _try_claim(queue, job, runner, handed_out, claim_id, now)
-        if leased is not None:
-            return _still_leased(leased, now)
-    return None
+        others = (runner.runner_id, *job.failed_by)
+        if not watch.other_ready(queue, others, job.language, now=now):
+            yield job, handed_out
+
+
+def _line(
+    queue: Queue,
+    languages: Sequence[int],
+    seen: Glance,
+    without: list[int],
+    *,
+    not_failed_by: str | None = None,
+) -> list[Job]:
+    """Return the head of the line without held rejudges."""
+    return queue.jobs.pending(
+        languages,
+        without,
+        CANDIDATES_MAX,
+        held_rejudges=seen.switches.held_rejudges,
+        held_priority=PRIORITY_BULK_REJUDGE,
+        not_failed_by=not_failed_by,
+    )
 
 
 class _Readiness:
@@ -340,22 +356,15 @@ def _candidates(
     queue: Queue, languages: Sequence[int], seen: Glance, ready: _Readiness, now: Clock
 ) -> Iterator[tuple[Job, HandedOut]]:
     """Yield claimable jobs in order. Jobs of problems that are not ready do not block the line."""
-    held_rejudges = seen.switches.held_rejudges
 
     def orphans(without: list[int]) -> list[Job]:
         return queue.jobs.orphans(now(), languages, without, CANDIDATES_MAX)
 
     def pending(without: list[int]) -> list[Job]:
-        return queue.jobs.pending(
-            languages,
-            without,
-            CANDIDATES_MAX,
-            held_rejudges=held_rejudges,
-            held_priority=PRIORITY_BULK_REJUDGE,
-        )
+        return _line(queue, languages, seen, without)
 
     # Held rejudges are rare, and the glance did not know which they are.
-    head = pending([]) if held_rejudges else seen.pending
+    head = pending([]) if seen.switches.held_rejudges else seen.pending
     finders: tuple[tuple[list[Job], Callable[[list[int]], list[Job]]], ...] = (
         (seen.orphans, orphans),
         (head, pending),

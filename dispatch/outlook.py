@@ -53,9 +53,7 @@ def outlook(queue: Queue, job: Job, *, problem_ready: bool, now: Clock) -> Outlo
     ]
     if not alive:
         return Outlook(cause=Cause.NO_RUNNER_ALIVE)
-    able = [
-        runner for runner in alive if runner.languages is None or job.language in runner.languages
-    ]
+    able = [runner for runner in alive if runner.judges(job.language)]
     if not able:
         return Outlook(cause=Cause.NO_RUNNER_FOR_LANGUAGE)
     if all(runner.set_aside or runner.drain for runner in able):

@@ -68,6 +68,10 @@ class Runner:
     judged_at: datetime | None = None
     """When it last judged a job, noted from its first trouble on."""
 
+    def judges(self, language: int) -> bool:
+        """Tell whether it takes jobs in that language."""
+        return self.languages is None or language in self.languages
+
 
 class RunnerStore:
     """The `runners` collection."""

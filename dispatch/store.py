@@ -194,16 +194,6 @@ class JobStore:
         )
         return None if last is None else last["done_at"]
 
-    def holders(self) -> dict[str, list[str]]:
-        """Return runner id to the ids of the jobs it holds, over all runners."""
-        held: dict[str, list[str]] = {}
-        for document in self.jobs.find(
-            {"state": {"$in": HELD_VALUES}, "leased_by": {"$type": "string"}},
-            {"job_id": 1, "leased_by": 1},
-        ):
-            held.setdefault(document["leased_by"], []).append(document["job_id"])
-        return held
-
     def marks_due(self, limit: int) -> list[Job]:
         """Return rejudged jobs whose mark on the submission may be missing."""
         return _jobs(self.jobs.find({"mark_due": {"$gt": 0}}).limit(limit))

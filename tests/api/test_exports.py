@@ -14,6 +14,7 @@ import pytest
 from pymongo import MongoClient
 
 from api import export_api
+from dispatch import books
 from mongo import export
 from tests.factories import ADMIN_KEY, EPOCH, Service
 from tests.live import LiveService
@@ -43,8 +44,8 @@ def submissions(service: Service, *names: str) -> None:
         service.clock.advance(1)
     while service.claim(runner) is not None:
         pass
-    for held in service.services.queue.jobs.holders().get(runner.runner_id, ()):
-        service.complete(runner, held, "AC")
+    for held in books.held_jobs(service.services.queue).get(runner.runner_id, ()):
+        service.complete(runner, held.job.job_id, "AC")
     for name in names:
         service.submit(name, 2)
         service.clock.advance(1)

@@ -153,7 +153,6 @@ READS: dict[str, tuple[Callable[[Queue], Any], int]] = {
     "of a submission": (lambda q: q.jobs.get("s17"), 1),
     "without a job": (lambda q: q.jobs.without_job(["s1", "s2", "none"]), 3),
     "last judged": (lambda q: q.jobs.last_judged_at("rn_7", NOW, besides=["jb_1"]), 10),
-    "holders": (lambda q: q.jobs.holders(), LEASED + ORPHANS + EXHAUSTED),
 }
 
 
