@@ -64,10 +64,14 @@ def submit() -> ResponseReturnValue:
         form, files = _parts()
         submission_id = form.get("submission_id")
         problem_id = _problem_id(form.get("problem_id"))
-        services().judge.require_problem(problem_id)
-        fields, sent = _checked(form, files)
-        program = services().judge.pack_code(int(fields.language), sent)
-        username = _on_behalf_of(principal, fields.username)
+        try:
+            fields, sent = _checked(form, files)
+            program = services().judge.pack_code(int(fields.language), sent)
+            username = _on_behalf_of(principal, fields.username)
+        except Exception:
+            # A problem that is not there is told first. (A form that is right has its submit look.)
+            services().judge.require_problem(problem_id)
+            raise
         taken_in = services().judge.submit(
             submission_id=fields.submission_id,
             username=username,

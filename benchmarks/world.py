@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from benchmarks.client import Connection, Refused, RunnerKey, register
 from benchmarks.servers import Service
 
-STUDENTS = 60
+STUDENTS = 1_000
 PROBLEM = 1
 CASES = (5, 5)
 CODE = b"import sys\n" + b"print(sum(int(line) for line in sys.stdin))\n" * 20

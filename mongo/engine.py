@@ -153,7 +153,7 @@ class Submission(mongoengine.Document):  # type: ignore[misc]
     username = fields.StringField(required=True)
     problem_id = fields.IntField(required=True)
     language = fields.IntField(required=True)
-    code_blob = fields.StringField(required=True)
+    code_blob = fields.DynamicField(required=True)
     submitted_at = fields.DateTimeField(required=True)
     status = fields.IntField(required=True)
     job_id = fields.StringField(required=True)

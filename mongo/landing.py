@@ -19,6 +19,8 @@ from mongo.outputs import Bundle
 from mongo.scoring import FoldedResult, FoldedTask, fold
 
 TRIES_MAX = 20
+BEFORE = {"username": 1, "problem_id": 1, "result.outputs_blob": 1}
+"""What is wanted of a submission as it was before a write."""
 
 JUDGE_ERROR: dict[str, Any] = {
     "status": Verdict.JE.value,
@@ -174,7 +176,7 @@ def write_result(
 
 def _update(filter_: dict[str, Any], update: dict[str, Any]) -> dict[str, Any] | None:
     return engine.submissions().find_one_and_update(
-        filter_, update, return_document=ReturnDocument.BEFORE
+        filter_, update, BEFORE, return_document=ReturnDocument.BEFORE
     )
 
 
@@ -184,7 +186,7 @@ def _result(folded: FoldedResult, bundle: Bundle) -> dict[str, Any]:
         "score": folded.score,
         "exec_time_ms": folded.exec_time_ms,
         "memory_usage_kib": folded.memory_usage_kib,
-        "outputs_blob": bundle.blob_id,
+        "outputs_blob": bundle.blob,
         "tasks": [_task(number, task, bundle) for number, task in enumerate(folded.tasks)],
     }
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from dispatch.contract import CaseResult, JudgeResult
 from mongo import storage
+from mongo.storage import Kept
 
 OUTPUT_BYTES_MAX = 1024 * 1024
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -24,7 +25,7 @@ Stream = Literal["stdout", "stderr"]
 class Bundle:
     """A stored bundle: its blob (None where nothing was printed) and which cases were cut."""
 
-    blob_id: str | None
+    blob: Kept | None
     cut: frozenset[tuple[int, int]]
 
 
@@ -44,9 +45,9 @@ def store(submission_id: str, fence: int, tasks: JudgeResult) -> Bundle:
                     cut.add((number, index))
         empty = not bundle.namelist()
     if empty:
-        return Bundle(blob_id=None, cut=frozenset(cut))
-    blob_id = storage.put(packed.getvalue(), name=blob_name(submission_id), fence=fence)
-    return Bundle(blob_id=blob_id, cut=frozenset(cut))
+        return Bundle(blob=None, cut=frozenset(cut))
+    blob = storage.keep(packed.getvalue(), name=blob_name(submission_id), fence=fence)
+    return Bundle(blob=blob, cut=frozenset(cut))
 
 
 def _add(bundle: zipfile.ZipFile, task: int, case: int, result: CaseResult) -> bool:
@@ -70,9 +71,9 @@ def _cut(data: bytes) -> bytes:
     return data[:end]
 
 
-def read(blob_id: str, task: int, case: int, stream: Stream) -> bytes:
+def read(blob: Kept, task: int, case: int, stream: Stream) -> bytes:
     """Return what a case printed; empty where it printed nothing."""
-    data = storage.read(blob_id)
+    data = storage.read(blob)
     if data is None:
         return b""
     with zipfile.ZipFile(io.BytesIO(data)) as bundle:

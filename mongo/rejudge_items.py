@@ -94,7 +94,8 @@ def add(rejudge_id: str, submissions: Sequence[Mapping[str, Any]]) -> None:
 def some(rejudge_id: str, state: str, limit: int, *, after: str = "") -> list[Document]:
     """Return the next items in that state, without whole results, in order of their ids."""
     found = items().find(
-        {"rejudge": rejudge_id, "state": state, "_id": {"$gt": after}}, {"result.tasks": 0}
+        {"rejudge": rejudge_id, "state": state, "_id": {"$gt": after}},
+        {"result.tasks": 0, "result.outputs_blob": 0},
     )
     return list(found.sort("_id", 1).limit(limit))
 

@@ -1,4 +1,4 @@
-"""Blobs: code, test data and outputs, in GridFS.
+"""Blobs: code, test data and outputs, in GridFS, or, where small, in the document they belong to.
 
 Guarantees: a blob's id is never used twice, so a half-written one harms nobody; a blob is there
 in full or not at all for readers (its file document is written last, and a small blob is nothing
@@ -23,10 +23,16 @@ BUCKET = "blobs"
 READ_BYTES = 255 * 1024
 SMALL_BYTES_MAX = 64 * 1024
 """A blob up to this size is kept in its file document: one write instead of two and two looks."""
+INLINE_BYTES_MAX = 16 * 1024
+"""What is not larger is kept by its owner's document itself: no write of its own, nothing to sweep.
+Most programs and what they print are; the lists of submissions leave it out."""
+NEVER_INLINE = -1
 SMALL_PREFIX = "bs_"
 LARGE_PREFIX = "bl_"
 
 Document = dict[str, Any]
+Kept = str | bytes
+"""What a document holds of a blob: its id, or itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +61,14 @@ def create_indexes() -> None:
     )
     # Also GridFS's own lookup by name: a blob's name is its kind and owner.
     _file_documents().create_index([("filename", ASCENDING), ("uploadDate", ASCENDING)])
+
+
+def keep(data: bytes, *, name: str, **metadata: Any) -> Kept:
+    """Return what the owner's document is to hold of `data`: itself, or the id it is stored under.
+
+    `name` and `metadata` are as for `put`.
+    """
+    return data if len(data) <= INLINE_BYTES_MAX else put(data, name=name, **metadata)
 
 
 def put(data: bytes | IO[bytes], *, name: str, **metadata: Any) -> str:
@@ -90,12 +104,14 @@ def _read_small(blob_id: str) -> bytes | None:
     return None if kept is None else bytes(kept["data"])
 
 
-def read(blob_id: str) -> bytes | None:
+def read(kept: Kept) -> bytes | None:
     """Return a blob's bytes, or None if there is none."""
-    if _is_small(blob_id):
-        return _read_small(blob_id)
+    if isinstance(kept, bytes):
+        return kept
+    if _is_small(kept):
+        return _read_small(kept)
     try:
-        data: bytes = _files().get(blob_id).read()
+        data: bytes = _files().get(kept).read()
     except NoFile:
         return None
     return data
@@ -113,12 +129,14 @@ def stream(blob_id: str) -> Iterator[bytes] | None:
     return iter(lambda: blob.read(READ_BYTES), b"")
 
 
-def delete(blob_id: str) -> None:
-    """Remove a blob; removing one that is not there is fine."""
-    if _is_small(blob_id):
-        _file_documents().delete_one({"_id": blob_id})
+def delete(kept: Kept) -> None:
+    """Remove a blob; removing one that is not there is fine, or one that its document keeps."""
+    if isinstance(kept, bytes):
+        return
+    if _is_small(kept):
+        _file_documents().delete_one({"_id": kept})
     else:
-        _files().delete(blob_id)
+        _files().delete(kept)
 
 
 def named(name: str) -> list[tuple[str, dict[str, Any]]]:

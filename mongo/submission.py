@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from mongoengine.errors import NotUniqueError
 from pymongo.collection import Collection
+from pymongo.errors import DuplicateKeyError
 
 from dispatch.contract import Language, Verdict, new_job_id
 from mongo import engine, outputs, storage, together, user
@@ -20,6 +20,8 @@ from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundEr
 from mongo.together import Look
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+BLOBS = {"code_blob": 0, "result.outputs_blob": 0}
+"""Left out by whoever wants neither code nor outputs: they may be in the submission itself."""
 
 
 class JobQueue(Protocol):
@@ -101,21 +103,25 @@ def submit(
         now=now,
     )
     job_id = new_job_id()
-    blob_id = storage.put(code_zip, name=f"code/{submission_id}")
-    try:
-        engine.Submission(
-            submission_id=submission_id,
-            username=username,
-            problem_id=problem_id,
-            language=language,
-            code_blob=blob_id,
-            submitted_at=now,
-            status=Verdict.PENDING.value,
-            job_id=job_id,
-        ).save(force_insert=True)
-    except NotUniqueError:
-        storage.delete(blob_id)
-        raise _duplicate(submission_id) from None
+    code = storage.keep(code_zip, name=f"code/{submission_id}")
+    taken_in = _insert(
+        {
+            "_id": submission_id,
+            "username": username,
+            "problem_id": problem_id,
+            "language": language,
+            "code_blob": code,
+            "submitted_at": now,
+            "status": Verdict.PENDING.value,
+            "job_id": job_id,
+            "fence": 0,
+            "result": None,
+            "counted": None,
+        }
+    )
+    if not taken_in:
+        storage.delete(code)
+        raise _duplicate(submission_id)
     queue.enqueue(
         submission_id=submission_id,
         job_id=job_id,
@@ -124,6 +130,15 @@ def submit(
         submission_fence=0,
     )
     return Submitted(submission_id=submission_id, job_id=job_id)
+
+
+def _insert(submission: dict[str, Any]) -> bool:
+    """Store a new submission; tell whether its id was free."""
+    try:
+        engine.submissions().insert_one(submission)
+    except DuplicateKeyError:
+        return False
+    return True
 
 
 def _check(
@@ -226,12 +241,17 @@ def keep_fences(fences: Mapping[str, int]) -> None:
 # -- reading -------------------------------------------------------------------------------
 
 
-def _submission(submission_id: str) -> dict[str, Any]:
-    return _found(submission_id, engine.submissions())
+def _submission(submission_id: str, *fields: str) -> dict[str, Any]:
+    wanted = dict.fromkeys(fields, 1) if fields else BLOBS
+    return _found(submission_id, engine.submissions(), wanted)
 
 
-def _found(submission_id: str, submissions: Collection[dict[str, Any]]) -> dict[str, Any]:
-    submission = submissions.find_one({"_id": submission_id})
+def _found(
+    submission_id: str,
+    submissions: Collection[dict[str, Any]],
+    fields: Mapping[str, int] = BLOBS,
+) -> dict[str, Any]:
+    submission = submissions.find_one({"_id": submission_id}, fields)
     if submission is None:
         raise NotFoundError("unknown_submission", f"there is no submission {submission_id!r}")
     return submission
@@ -288,7 +308,7 @@ def owner_of(submission_id: str) -> str:
     Raises:
         NotFoundError: `unknown_submission`.
     """
-    return str(_submission(submission_id)["username"])
+    return str(_submission(submission_id, "username")["username"])
 
 
 def read_code(submission_id: str) -> bytes:
@@ -297,7 +317,7 @@ def read_code(submission_id: str) -> bytes:
     Raises:
         NotFoundError: `unknown_submission`.
     """
-    data = storage.read(_submission(submission_id)["code_blob"])
+    data = storage.read(_submission(submission_id, "code_blob")["code_blob"])
     if data is None:
         raise NotFoundError("unknown_submission", f"the code of {submission_id!r} is gone")
     return data
@@ -309,13 +329,13 @@ def read_output(submission_id: str, task: int, case: int, stream: outputs.Stream
     Raises:
         NotFoundError: `unknown_submission`, or `unknown_output`: no such case has been judged.
     """
-    submission = _submission(submission_id)
+    submission = _submission(submission_id, "status", "result")
     result = submission.get("result") or {}
     tasks = [] if submission["status"] == Verdict.PENDING else result.get("tasks", [])
     if not (0 <= task < len(tasks) and 0 <= case < len(tasks[task]["cases"])):
         raise NotFoundError("unknown_output", f"submission {submission_id!r} has no such case")
-    blob_id = result.get("outputs_blob")
-    return b"" if blob_id is None else outputs.read(blob_id, task, case, stream)
+    blob = result.get("outputs_blob")
+    return b"" if blob is None else outputs.read(blob, task, case, stream)
 
 
 def list_submissions(
@@ -348,7 +368,7 @@ def list_submissions(
         ]
     found = list(
         engine.submissions()
-        .find(filter_, {"result.tasks": 0})
+        .find(filter_, {"result.tasks": 0, **BLOBS})
         .sort([("submitted_at", -1), ("_id", -1)])
         .limit(limit + 1)
     )

@@ -48,7 +48,7 @@ def _without(*names: str) -> Any:
 
 def _submission(submission: Document, blobs: dict[str, str]) -> Document:
     kept: Document = _without("fence", "job_id")(submission)
-    kept["code_blob"] = blobs.get(submission["code_blob"], "missing")
+    kept["code_blob"] = _contents(submission["code_blob"], blobs)
     result = kept.get("result")
     if result is not None:
         result = {
@@ -57,9 +57,16 @@ def _submission(submission: Document, blobs: dict[str, str]) -> Document:
             if name not in ("fence", "job_id", "judged_at", "judged_by")
         }
         if result["outputs_blob"] is not None:
-            result["outputs_blob"] = blobs.get(result["outputs_blob"], "missing")
+            result["outputs_blob"] = _contents(result["outputs_blob"], blobs)
         kept["result"] = result
     return kept
+
+
+def _contents(kept: str | bytes, blobs: dict[str, str]) -> str:
+    """Return the digest of a blob, which a document names or holds."""
+    if isinstance(kept, bytes):
+        return hashlib.sha256(kept).hexdigest()
+    return blobs.get(kept, "missing")
 
 
 def _blobs(database: Database[Document]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from flask import Flask
 from pymongo import MongoClient
 
 from app import create_app
-from mongo import engine, user
+from mongo import engine, storage, user
 from mongo.embedded import EmbeddedMongo
 from settings import Settings
 from tests.factories import ADMIN_KEY, EPOCH, REGISTRATION_TOKEN, ManualClock, Service
@@ -80,3 +80,9 @@ def service(app_keeper: AppKeeper, mongo_client: MongoClient[dict[str, Any]]) ->
     yield Service(app=app, clock=app_keeper.clock, database=database)
     for collection in database.list_collection_names():
         database[collection].delete_many({})
+
+
+@pytest.fixture
+def blobs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Store every program and output as a blob, as large ones are: the most writes there can be."""
+    monkeypatch.setattr(storage, "INLINE_BYTES_MAX", storage.NEVER_INLINE)

@@ -218,21 +218,27 @@ def test_i7_another_s_id_is_refused_the_same_way(service: Service, key: str) -> 
     assert service.view("taken")["username"] == "ada"
 
 
+@pytest.mark.parametrize(("inline_bytes_max", "blobs"), [(storage.INLINE_BYTES_MAX, 0), (0, 1)])
 def test_i7_of_ten_at_once_exactly_one_is_taken_in(
-    service: Service, key: str, monkeypatch: pytest.MonkeyPatch
+    service: Service,
+    key: str,
+    monkeypatch: pytest.MonkeyPatch,
+    inline_bytes_max: int,
+    blobs: int,
 ) -> None:
     """All ten have found the id free before any of them stores its submission."""
     runner = service.runner()
     service.judge(runner, "taken", "AC")
     together = threading.Barrier(10)
-    original = storage.put
+    original = storage.keep
 
-    def put(*args: Any, **kwargs: Any) -> str:
-        blob_id = original(*args, **kwargs)
+    def keep(*args: Any, **kwargs: Any) -> storage.Kept:
+        kept = original(*args, **kwargs)
         together.wait(30)
-        return blob_id
+        return kept
 
-    monkeypatch.setattr(storage, "put", put)
+    monkeypatch.setattr(storage, "INLINE_BYTES_MAX", inline_bytes_max)
+    monkeypatch.setattr(storage, "keep", keep)
 
     def submit(number: int) -> int:
         return service.submit_over_http(
@@ -243,7 +249,7 @@ def test_i7_of_ten_at_once_exactly_one_is_taken_in(
         statuses = sorted(pool.map(submit, range(10)))
     assert statuses == [201] + [409] * 9
     monkeypatch.undo()
-    assert blob_names(service.database).count("code/race") == 1
+    assert blob_names(service.database).count("code/race") == blobs
     assert service.database["jobs"].count_documents({"_id": "race"}) == 1
     code = service.call("GET", "/submissions/race/code")
     assert code.status_code == 200

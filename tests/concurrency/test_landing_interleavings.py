@@ -29,6 +29,8 @@ from tests.concurrency.landing_pairs import PAIRS, THREES, Together, course
 from tests.faults.landing_world import World, connected
 from tests.faults.ledger import wrong_totals
 
+pytestmark = pytest.mark.usefixtures("blobs_apart")
+
 CHANGING = ("users", "homeworks", "student_status", "submissions", "jobs")
 
 

@@ -12,6 +12,8 @@ from mongo import after_landing, recompute
 from tests.digest import blob_names, digest
 from tests.factories import EPOCH, Service, handed_out
 
+pytestmark = pytest.mark.usefixtures("blobs_apart")
+
 
 class Stopped(Exception):
     """The work ends here."""

@@ -12,6 +12,8 @@ from mongo.landing import process_result
 from tests.digest import blob_names, digest
 from tests.factories import DAY, EPOCH, Service, handed_out, results
 
+pytestmark = pytest.mark.usefixtures("blobs_apart")
+
 NAMES = ["a.b", "$x", "x y", "studentStatus", "名前", "ß" * 100, "a", "_id", "0", "__proto__"]
 
 

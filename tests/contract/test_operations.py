@@ -85,14 +85,14 @@ def test_complete(course: Service, counter: Counter) -> None:
     path = runner.path(f"jobs/{job_id}/complete")
     with counter.counted() as sent:
         course.ok("PUT", path, key=runner.token, json=RESULT)
-    within(sent, 9)
+    within(sent, 8)
 
 
 def test_submit(course: Service, counter: Counter) -> None:
     key = course.keys["ada"]
     with counter.counted() as sent:
         assert course.submit_over_http(key, problem_id=1, language=2).status_code == 201
-    within(sent, 6)
+    within(sent, 4)
 
 
 def within(sent: list[str], most: int) -> None:

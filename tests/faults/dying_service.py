@@ -19,6 +19,7 @@ from pymongo import monitoring
 from werkzeug.serving import make_server
 
 from app import create_app
+from mongo import storage
 from settings import load_settings
 
 WRITES = {"insert", "update", "delete", "findAndModify"}
@@ -34,6 +35,8 @@ class Death:
     """1 is the first write of the request."""
     after: bool
     """After the server has applied it, instead of before it is sent."""
+    blobs_apart: bool = False
+    """Every program and output is a blob, as large ones are."""
 
 
 class Killer(monitoring.CommandListener):
@@ -67,6 +70,8 @@ class Killer(monitoring.CommandListener):
 def serve(settings: dict[str, Any], death: Death, ready: Any, at: datetime | None = None) -> None:
     """Serve on a free port, told through `ready`, until killed; the time is `at`, if given."""
     monitoring.register(Killer(death))
+    if death.blobs_apart:
+        storage.INLINE_BYTES_MAX = storage.NEVER_INLINE
     app = create_app(load_settings(**settings), clock=None if at is None else lambda: at)
     server = make_server("127.0.0.1", 0, app, threaded=True)
     ready.send(server.port)

@@ -74,6 +74,7 @@ class World:
         storage.create_indexes()
         self.runner, self.token = self._register("first")
         self.other_runner, _ = self._register("second")
+        self._runners = list(self.raw["runners"].find())
 
     def _register(self, name: str) -> tuple[Runner, str]:
         return self.queue.runners.register(name=name, languages=None, now=self.clock())
@@ -213,11 +214,13 @@ class World:
 
     def snapshot(self, *names: str) -> Snapshot:
         """Return every document of these collections, or of all that ever change."""
-        return {name: list(self.raw[name].find()) for name in names or CHANGING}
+        return {name: list(self.raw[name].find()) for name in names or (*CHANGING, "runners")}
 
     def empty(self) -> None:
         """Put the course back to nothing, and the clock to its start."""
-        self.restore({name: [] for name in CHANGING}, at=EPOCH)
+        # What is noted of a runner's troubles decides how many writes a landing has.
+        nothing: Snapshot = {name: [] for name in CHANGING}
+        self.restore({**nothing, "runners": self._runners}, at=EPOCH)
 
     def restore(self, snapshot: Snapshot, *, at: datetime | None = None) -> None:
         """Put every document back as it was."""

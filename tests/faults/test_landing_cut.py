@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,9 @@ from mongo.embedded import EmbeddedMongo
 from tests.faults.cable import Cable, Cut, strung
 from tests.faults.landing_scenarios import JUDGE_ERROR, LAST_ATTEMPT, S1, SCENARIOS, Scenario
 from tests.faults.landing_world import Snapshot, World, connected
+
+INLINE_WRITES_MIN = 5
+"""Begin, result, counters, standing, end."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +80,24 @@ def disturbed(world: World, cable: Cable, scenario: Scenario, lease: Job, cut: C
 
 @pytest.mark.parametrize("finish", ["resend", "hand_over"])
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.usefixtures("blobs_apart")
 def test_i6_cut_at_every_write(world: World, cable: Cable, scenario: Scenario, finish: str) -> None:
+    check_cut_at_every_write(world, cable, scenario, finish)
+
+
+@pytest.mark.parametrize("finish", ["resend", "hand_over"])
+@pytest.mark.parametrize(
+    "scenario", [scenario for scenario in SCENARIOS if scenario.tasks], ids=lambda kept: kept.name
+)
+def test_i6_cut_at_every_write_with_outputs_kept_inline(
+    world: World, cable: Cable, scenario: Scenario, finish: str
+) -> None:
+    inline = replace(scenario, writes_min=INLINE_WRITES_MIN)
+    check_cut_at_every_write(world, cable, inline, finish)
+    assert not any("blobs" in write for write in cable.writes)
+
+
+def check_cut_at_every_write(world: World, cable: Cable, scenario: Scenario, finish: str) -> None:
     before, lease, expected, every = undisturbed(world, cable, scenario)
     at = world.clock()
     for cut in every:
@@ -88,6 +109,7 @@ def test_i6_cut_at_every_write(world: World, cable: Cable, scenario: Scenario, f
         assert world.wrong() == [], cut
 
 
+@pytest.mark.usefixtures("blobs_apart")
 def test_i6_the_last_attempt_cut_at_every_write(world: World, cable: Cable) -> None:
     """A result that was stored stands; without one the submission ends as a judge error."""
     JUDGE_ERROR.prepare(world)
@@ -110,6 +132,7 @@ def test_i6_the_last_attempt_cut_at_every_write(world: World, cable: Cable) -> N
     assert stored == {False, True}
 
 
+@pytest.mark.usefixtures("blobs_apart")
 def test_the_harness_sees_an_increment(
     world: World, cable: Cable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

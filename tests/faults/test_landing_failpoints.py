@@ -24,6 +24,8 @@ from tests.faults.cable import Cable
 from tests.faults.landing_scenarios import SCENARIOS, Scenario
 from tests.faults.landing_world import World, connected
 
+pytestmark = pytest.mark.usefixtures("blobs_apart")
+
 NOTES = ("update runners", "findAndModify runners")
 INTERRUPTED, SHUTDOWN_IN_PROGRESS, WRITE_CONCERN_TIMEOUT = 11601, 91, 64
 RETRYABLE = {"errorCode": SHUTDOWN_IN_PROGRESS, "errorLabels": ["RetryableWriteError"]}

@@ -13,6 +13,8 @@ from mongo.sweep import BLOB_GRACE, Sweeper
 from tests.digest import blob_names, digest
 from tests.factories import Service
 
+pytestmark = pytest.mark.usefixtures("blobs_apart")
+
 
 class Crash(Exception):
     """The process ends here."""
@@ -68,7 +70,7 @@ def test_i8_a_submission_without_a_job_gets_its_own_job(
 def test_i8_code_without_a_submission_is_dropped_and_the_id_stays_free(
     course: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submit_and_crash(course, monkeypatch, (submission.engine.Submission, "save"))
+    submit_and_crash(course, monkeypatch, (submission, "_insert"))
     assert blob_names(course.database).count("code/sn_1") == 1
     course.sweep()
     assert "code/sn_1" not in blob_names(course.database)
