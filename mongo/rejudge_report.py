@@ -7,7 +7,6 @@ submissions; only the rejudged ones differ.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from dispatch.contract import Verdict
@@ -209,5 +208,5 @@ def _with(
     for entry in counted:
         value = changed.get(entry.submission_id, {"status": entry.status, "score": entry.score})
         if value is not None:
-            result.append(replace(entry, status=value["status"], score=value["score"]))
+            result.append(entry._replace(status=value["status"], score=value["score"]))
     return result

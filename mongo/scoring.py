@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from dispatch.contract import CaseResult, HandedOut, InvalidResult, JudgeResult, Verdict
 from mongo.penalty import Penalty
@@ -119,9 +120,8 @@ class HomeworkRules:
     penalty: Penalty
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CountedSubmission:
-    """One judged submission, as it counts."""
+class CountedSubmission(NamedTuple):
+    """One judged submission, as it counts. A tuple: a landing makes one of each to its problem."""
 
     submission_id: str
     submitted_at: datetime
@@ -152,22 +152,24 @@ def stand(rules: HomeworkRules, submissions: Iterable[CountedSubmission]) -> Pro
     """Return the standing that a student's judged submissions to a problem add up to."""
     counting = sorted(
         (entry for entry in submissions if entry.submitted_at >= rules.start),
-        key=lambda entry: (entry.submitted_at, entry.submission_id),
+        key=attrgetter("submitted_at", "submission_id"),
     )
     score = raw_score = 0
     status: int | None = None
+    judge_error = Verdict.JE.value
+    end = rules.end
     for entry in counting:
-        if entry.status == Verdict.JE:
+        if entry.status == judge_error:
             # Nobody's fault but ours: shown where there is nothing else, and never in the way.
             status = entry.status if status is None else status
-        elif entry.submitted_at <= rules.end:
+        elif entry.submitted_at <= end:
             raw_score = max(raw_score, entry.score)
             if entry.score >= score:
                 score, status = entry.score, entry.status
         else:
             gain = entry.score - raw_score
             if gain > 0:
-                score += rules.penalty(gain, days_late(rules.end, entry.submitted_at))
+                score += rules.penalty(gain, days_late(end, entry.submitted_at))
                 raw_score, status = entry.score, entry.status
     return ProblemStanding(
         score=score,
