@@ -6,10 +6,9 @@ write decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from dispatch import control
 from dispatch.control import Switches
@@ -28,8 +27,24 @@ class Glance:
 
     taken: Job | None
     switches: Switches
-    orphans: list[Job]
-    pending: list[Job]
+    orphans: Collection[Job]
+    pending: Collection[Job]
+
+
+class _Lazily(Collection[Job]):
+    """Jobs that are made of their documents when somebody comes to them: few claims go far."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._documents = documents
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def __iter__(self) -> Iterator[Job]:
+        return map(Job.from_document, self._documents)
+
+    def __contains__(self, job: object) -> bool:
+        return any(job == one for one in self)
 
 
 def glance(
@@ -59,12 +74,12 @@ def glance(
         ]
     ):
         found.setdefault(document[_PART], []).append(document)
-    taken = _jobs(found, "taken")
+    taken = next(iter(found.get("taken", [])), None)
     return Glance(
-        taken=taken[0] if taken else None,
+        taken=None if taken is None else Job.from_document(taken),
         switches=control.switches(next(iter(found.get("switches", [])), {})),
-        orphans=_jobs(found, "orphans"),
-        pending=_jobs(found, "pending"),
+        orphans=_Lazily(found.get("orphans", [])),
+        pending=_Lazily(found.get("pending", [])),
     )
 
 
@@ -82,7 +97,3 @@ def _part(
 
 def _named(name: str) -> Document:
     return {"$addFields": {_PART: {"$literal": name}}}
-
-
-def _jobs(found: dict[str, list[dict[str, Any]]], name: str) -> list[Job]:
-    return [Job.from_document(document) for document in found.get(name, [])]

@@ -8,7 +8,7 @@ looking again.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum, auto
 from typing import assert_never
 
@@ -270,22 +270,50 @@ def claim_next_job(
         tuple(language for language in queue.languages if runner.judges(language)),
         now=now,
     )
-    seen = glance(
-        queue,
-        runner_id=runner.runner_id,
-        claim_id=claim_id,
-        languages=languages,
-        now=now(),
-        limit=CANDIDATES_MAX,
-    )
-    if seen.taken is not None:
-        return _repeated(seen.taken, runner, now)
-    if seen.switches.paused is not None:
-        return None
-    for job, handed_out in _in_turn(queue, runner, languages, seen, hand_out, now):
-        leased = _try_claim(queue, job, runner, handed_out, claim_id, now)
+    for _ in range(ROUNDS_MAX):
+        seen = glance(
+            queue,
+            runner_id=runner.runner_id,
+            claim_id=claim_id,
+            languages=languages,
+            now=now(),
+            limit=CANDIDATES_MAX,
+        )
+        if seen.taken is not None:
+            return _repeated(seen.taken, runner, now)
+        if seen.switches.paused is not None:
+            return None
+        candidates = _in_turn(queue, runner, languages, seen, hand_out, now)
+        leased = _first_won(queue, runner, candidates, claim_id, now)
         if leased is not None:
             return _still_leased(leased, now)
+        if len(seen.pending) < CANDIDATES_MAX or not all(map(queue.tried.is_gone, seen.pending)):
+            return None
+        # Others took all that was seen of the line, and there is more of it.
+    return None
+
+
+def _first_won(
+    queue: Queue,
+    runner: Runner,
+    candidates: Iterator[tuple[Job, HandedOut]],
+    claim_id: str | None,
+    now: Clock,
+) -> Job | None:
+    """Claim the first candidate that can be had; last those that others of this process are at."""
+    contested: list[tuple[Job, HandedOut]] = []
+    for job, handed_out in candidates:
+        with queue.tried.trying(job) as free:
+            leased = _try_claim(queue, job, runner, handed_out, claim_id, now) if free else None
+        if leased is not None:
+            return leased
+        if not free:
+            contested.append((job, handed_out))
+    for job, handed_out in contested:
+        if not queue.tried.is_gone(job):
+            leased = _try_claim(queue, job, runner, handed_out, claim_id, now)
+            if leased is not None:
+                return leased
     return None
 
 
@@ -365,7 +393,7 @@ def _candidates(
 
     # Held rejudges are rare, and the glance did not know which they are.
     head = pending([]) if seen.switches.held_rejudges else seen.pending
-    finders: tuple[tuple[list[Job], Callable[[list[int]], list[Job]]], ...] = (
+    finders: tuple[tuple[Collection[Job], Callable[[list[int]], list[Job]]], ...] = (
         (seen.orphans, orphans),
         (head, pending),
     )
@@ -373,7 +401,7 @@ def _candidates(
         for _ in range(ROUNDS_MAX):
             without = ready.not_ready()
             for job in jobs:
-                handed_out = ready(job.problem_id)
+                handed_out = None if queue.tried.is_gone(job) else ready(job.problem_id)
                 if handed_out is not None:
                     yield job, handed_out
             if len(jobs) < CANDIDATES_MAX or ready.not_ready() == without:
@@ -417,6 +445,7 @@ def _try_claim(
         if claim_id is None:
             raise
         return queue.jobs.by_claim_id(runner.runner_id, claim_id)
+    queue.tried.gone(job)
     if leased is not None:
         if edge == queue.jobs.reclaim:
             watch.lost(queue, job, now=now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pymongo.database import Database
@@ -12,17 +12,22 @@ from dispatch.control import ControlStore
 from dispatch.lease import LeaseRules
 from dispatch.runner import RunnerStore
 from dispatch.store import JobStore
+from dispatch.tried import Tried
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Queue:
-    """Where jobs, runners and the pause live, and the rules they follow."""
+    """Where jobs, runners and the pause live, and the rules they follow.
+
+    `tried`: what this process's claims know of one another.
+    """
 
     jobs: JobStore
     runners: RunnerStore
     control: ControlStore
     rules: LeaseRules
     languages: tuple[int, ...]
+    tried: Tried = field(default_factory=Tried)
 
     def create_indexes(self) -> None:
         """Create what is missing. Safe to repeat."""

@@ -19,6 +19,7 @@ from dispatch.contract import new_job_id
 from dispatch.invariants import check_document, check_pair, check_step
 from dispatch.queue import Queue
 from dispatch.store import JobStore
+from dispatch.tried import Tried
 from tests.stateful.bench import HANDED_OUT, RULES, Bench, Time, result
 
 WRITES = ("insert_one", "update_one", "update_many", "find_one_and_update")
@@ -75,8 +76,7 @@ class Story:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.now = bench.now = Time()
-        for name in ("jobs", "submissions", "runners"):
-            bench.database[name].delete_many({})
+        bench.empty("jobs", "submissions", "runners")
         self.whole = bench.queue
         self.a, _ = self.whole.runners.register(name="A", languages=None, now=self.now())
         self.b, _ = self.whole.runners.register(name="B", languages=None, now=self.now())
@@ -86,7 +86,7 @@ class Story:
         """Return the bench and the queue as `process` sees them."""
         store = JobStore(self.bench.database, RULES)
         store.jobs = process.collection(store.jobs)
-        queue = replace(self.whole, jobs=store)
+        queue = replace(self.whole, jobs=store, tried=Tried())
         seen = Bench(self.bench.database)
         seen.queue, seen.now = queue, self.now
         seen.submissions = process.collection(seen.submissions)

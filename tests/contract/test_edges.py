@@ -30,7 +30,7 @@ def bench(mongo_client: MongoClient[dict[str, Any]]) -> Iterator[Bench]:
 
 @pytest.fixture
 def race(bench: Bench) -> Race:
-    bench.database["jobs"].delete_many({})
+    bench.empty("jobs")
     return Race(bench)
 
 

@@ -29,8 +29,7 @@ def bench(mongo_client: MongoClient[dict[str, Any]]) -> Iterator[Bench]:
 
 @pytest.fixture
 def race(bench: Bench) -> Race:
-    bench.database["jobs"].delete_many({})
-    bench.database["submissions"].delete_many({})
+    bench.empty("jobs", "submissions")
     bench.submissions.insert_one({"_id": "s1", "fence": 0, "status": -1, "job_id": "jb_1"})
     return Race(bench)
 

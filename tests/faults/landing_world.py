@@ -228,6 +228,7 @@ class World:
             self.raw[name].delete_many({})
             if documents:
                 self.raw[name].insert_many(documents)
+        self.queue.tried.forget()
         if at is not None:
             self.clock.at = at
 

@@ -15,6 +15,7 @@ from dispatch.contract import CaseResult, HandedOut, Landed, TaskSpec, Verdict
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from dispatch.store import JobStore
+from dispatch.tried import Tried
 
 # The model knows nothing of runners that rest or are set aside.
 RULES = LeaseRules(max_attempts=2, drain_refunds_max=1, failures_max=1_000_000)
@@ -84,12 +85,18 @@ class Bench:
         self.submissions = database["submissions"]
         self.now = Time()
 
+    def empty(self, *collections: str) -> None:
+        """Remove all there is in these, and what the queue knows of it."""
+        for name in collections:
+            self.database[name].delete_many({})
+        self.queue.tried.forget()
+
     def mortal_queue(self) -> tuple[Queue, MortalCollection]:
         """Return the queue as one process sees it, and what makes that process die."""
         store = JobStore(self.database, RULES)
         mortal = MortalCollection(store.jobs)
         store.jobs = mortal  # type: ignore[assignment]
-        return replace(self.queue, jobs=store), mortal
+        return replace(self.queue, jobs=store, tried=Tried()), mortal
 
     def raw(self) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
         """Return all jobs and all submissions as they are stored, by id."""

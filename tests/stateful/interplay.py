@@ -45,8 +45,7 @@ class Interplay(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        for name in ("jobs", "submissions", "dispatch_control", "runners"):
-            self.bench.database[name].delete_many({})
+        self.bench.empty("jobs", "submissions", "dispatch_control", "runners")
         self.now = self.bench.now = Time()
         self.queue = self.bench.queue
         self.model = Model(RULES, ALIVE_S)
