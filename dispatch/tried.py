@@ -19,7 +19,6 @@ from dispatch.states import State
 GONE_FOR_S = 2.0
 """For longer than a claim takes from its look at the line to its write, and not much: what was seen
 may be undone, by a failover or by a backup that is put back."""
-GONE_MAX = 10_000
 
 Key = tuple[str, int]
 
@@ -55,11 +54,12 @@ class Tried:
         """Note that a pending job has left the line. (An orphan may come back under its fence.)"""
         if job.state is not State.PENDING:
             return
+        now_s = time.monotonic()
         with self._lock:
-            self._gone[_key(job)] = time.monotonic()
-            self._gone.move_to_end(_key(job))
-            if len(self._gone) > GONE_MAX:
+            while self._gone and next(iter(self._gone.values())) + GONE_FOR_S <= now_s:
                 self._gone.popitem(last=False)
+            self._gone[_key(job)] = now_s
+            self._gone.move_to_end(_key(job))
 
     def forget(self) -> None:
         """Forget everything, as after putting a database back."""

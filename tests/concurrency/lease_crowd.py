@@ -42,6 +42,8 @@ class CrowdRunner:
         self._runner: Runner = runner
         self._wishes = 0
         self._late: list[Job] = []
+        # It comes back when all is over, so that somebody else has judged its job for sure.
+        self._latest: list[Job] = []
         self.counts: Counter[str] = Counter()
 
     def work(self) -> Counter[str]:
@@ -58,8 +60,8 @@ class CrowdRunner:
                 break
             else:
                 self._finished.wait(0.02)
-        while self._late:
-            self._complete(self._late.pop(), "late")
+        for job in (*self._late, *self._latest):
+            self._complete(job, "late")
         return self.counts
 
     def _all_done(self) -> bool:
@@ -91,7 +93,7 @@ class CrowdRunner:
         self.counts["leases"] += 1
         fate = self._random.random()
         if fate < DIE_SHARE:
-            self._late.append(job)
+            (self._late if self._latest else self._latest).append(job)
         elif fate < DIE_SHARE + DRAIN_SHARE:
             ended = verbs.abort_job(
                 self._queue,

@@ -51,12 +51,15 @@ def test_it_is_forgotten_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not known.is_gone(job())
 
 
-def test_the_oldest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tried, "GONE_MAX", 2)
+def test_nothing_is_kept_that_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that lives for a term claims millions."""
+    at_s = iter(range(100))
+    monkeypatch.setattr(tried.time, "monotonic", lambda: float(next(at_s)))
     known = Tried()
-    for name in ("jb_1", "jb_2", "jb_1", "jb_3"):
+    for name in ("jb_1", "jb_2", "jb_1", "jb_3", "jb_4"):
         known.gone(job(name))
-    assert [known.is_gone(job(name)) for name in ("jb_1", "jb_2", "jb_3")] == [True, False, True]
+    # Noted at 0, 1, 2, 3 and 4 s, the first of them again at 2 s, which is two seconds ago.
+    assert [key[0] for key in known._gone] == ["jb_3", "jb_4"]
 
 
 def test_one_claim_at_a_time_is_at_a_job() -> None:
