@@ -293,6 +293,8 @@ def _wired(settings: Settings, clock: Clock | None) -> Flask:
     app.json = _Json(app)
     app.config["MAX_CONTENT_LENGTH"] = 2 * 1024 * 1024
     trust_proxies(app, settings.trusted_proxies)
+    if settings.inline_bytes_max is not None:
+        storage.INLINE_BYTES_MAX = settings.inline_bytes_max
     database = _connect(settings)
     in_process = settings.mongodb_uri == IN_PROCESS_URI
     now = clock or (system_clock if in_process else ServerClock(database.client))

@@ -59,6 +59,9 @@ class Settings(BaseSettings):
     job_retention_days: int | None = Field(default=None, ge=1, le=36_500)
     """Days after which the job of a judged submission is removed; the submission stays. Unset:
     jobs are kept."""
+    inline_bytes_max: int | None = Field(default=None, ge=-1, le=256 * 1024)
+    """Programs and outputs up to this size (packed, in bytes) lie in their submission, others are
+    blobs. Unset: 16384. -1: all are blobs, which versions before this setting can read."""
     waiters_max: int = Field(default=208, ge=0, le=10_000)
     """Requests one API process may hold open with `?wait=` at once; others are answered at once."""
     web_concurrency: int = Field(default=2, ge=1, le=256)

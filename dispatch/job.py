@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from typing import assert_never
 
@@ -283,6 +284,9 @@ def claim_next_job(
             return _repeated(seen.taken, runner, now)
         if seen.switches.paused is not None:
             return None
+        if seen.switches.held_rejudges:
+            # They are rare, and the glance did not know which they are.
+            seen = replace(seen, pending=_line(queue, languages, seen, []))
         candidates = _in_turn(queue, runner, languages, seen, hand_out, now)
         leased = _first_won(queue, runner, candidates, claim_id, now)
         if leased is not None:
@@ -391,11 +395,9 @@ def _candidates(
     def pending(without: list[int]) -> list[Job]:
         return _line(queue, languages, seen, without)
 
-    # Held rejudges are rare, and the glance did not know which they are.
-    head = pending([]) if seen.switches.held_rejudges else seen.pending
     finders: tuple[tuple[Collection[Job], Callable[[list[int]], list[Job]]], ...] = (
         (seen.orphans, orphans),
-        (head, pending),
+        (seen.pending, pending),
     )
     for jobs, look_further in finders:
         for _ in range(ROUNDS_MAX):

@@ -18,7 +18,7 @@ from dispatch.states import State
 
 GONE_FOR_S = 2.0
 """For longer than a claim takes from its look at the line to its write, and not much: what was seen
-may be undone, by a failover or by a backup that is put back."""
+may be undone, by a failover or by a backup that is put back, and a write may hang."""
 
 Key = tuple[str, int]
 
@@ -28,7 +28,7 @@ class Tried:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._under_way: set[Key] = set()
+        self._under_way: dict[Key, float] = {}
         self._gone: OrderedDict[Key, float] = OrderedDict()
 
     def is_gone(self, job: Job) -> bool:
@@ -38,17 +38,22 @@ class Tried:
 
     @contextmanager
     def trying(self, job: Job) -> Iterator[bool]:
-        """Hold the job's place while a claim is at it; yield whether no other is."""
-        key = _key(job)
+        """Hold the job's place while a claim is at it; yield whether no other is.
+
+        A claim whose write hangs holds it no longer than what is gone is kept.
+        """
+        key, began_s = _key(job), time.monotonic()
         with self._lock:
-            free = key not in self._under_way
-            self._under_way.add(key)
+            free = began_s >= self._under_way.get(key, float("-inf")) + GONE_FOR_S
+            if free:
+                self._under_way[key] = began_s
         try:
             yield free
         finally:
             if free:
                 with self._lock:
-                    self._under_way.discard(key)
+                    if self._under_way.get(key) == began_s:
+                        del self._under_way[key]
 
     def gone(self, job: Job) -> None:
         """Note that a pending job has left the line. (An orphan may come back under its fence.)"""

@@ -59,6 +59,15 @@ def _with_unions(aggregate: Callable[..., Any]) -> Callable[..., Any]:
     return united
 
 
+def _create_indexes(self: Any, indexes: list[Any], *_: Any, **__: Any) -> list[str]:
+    """Create each index with all its options: mongomock's own forgets what a partial one is of."""
+    made = []
+    for index in indexes:
+        options = {name: value for name, value in index.document.items() if name != "key"}
+        made.append(self.create_index(list(index.document["key"].items()), **options))
+    return made
+
+
 class SerialisedMongoClient(mongomock.MongoClient):  # type: ignore[type-arg]
     """A mongomock client whose collections' writes happen one at a time."""
 
@@ -69,5 +78,6 @@ class SerialisedMongoClient(mongomock.MongoClient):  # type: ignore[type-arg]
                 setattr(Collection, name, _serialised(method))
         if not getattr(Collection.aggregate, "_serialised", False):
             setattr(Collection, "aggregate", _with_unions(Collection.aggregate))  # noqa: B010
+        setattr(Collection, "create_indexes", _create_indexes)  # noqa: B010
         enable_gridfs_integration()  # type: ignore[no-untyped-call]
         super().__init__(*args, **kwargs)

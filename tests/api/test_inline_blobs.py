@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pymongo.collection import Collection
 
-from mongo import storage
+from mongo import engine, storage
 from tests.digest import blob_names
-from tests.factories import Runner, Service, result_body
+from tests.factories import ManualClock, Runner, Service, result_body
+from tests.fixtures import build_app
 
 # Text that no zip makes smaller than what is kept inline.
 LARGE = "".join(random.Random(7).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=64 * 1024))
@@ -110,3 +111,21 @@ def test_lists_and_views_ask_for_no_program_and_no_output(
     for submission in asked:
         assert "code_blob" not in submission
         assert "outputs_blob" not in (submission.get("result") or {})
+
+
+def test_a_setting_keeps_every_program_in_a_blob(
+    mongo_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a while after an upgrade, so that the version before can read them all."""
+    monkeypatch.setattr(storage, "INLINE_BYTES_MAX", storage.INLINE_BYTES_MAX)
+    clock = ManualClock()
+    app = build_app(mongo_uri, clock, inline_bytes_max=storage.NEVER_INLINE)
+    try:
+        course = Service(app=app, clock=clock, database=engine.users().database)
+        course.user("ada")
+        course.problem(1)
+        submit(course, "sn_1", "print()")
+        assert blob_names(course.database).count("code/sn_1") == 1
+    finally:
+        app.extensions["judge_dispatch"].wakeup.close()
+        engine.disconnect()

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mongo import cancelling, check, landing, rejudge_items
+from mongo import cancelling, check, landing, rejudge_items, storage
+from tests.digest import blob_names
 from tests.factories import DAY, EPOCH, Runner, Service, results
 
 MANY = 2_000
@@ -334,6 +335,10 @@ def test_moved_to_the_front_it_is_next(course: Service, runner: Runner) -> None:
 
 @pytest.fixture
 def previewed(course: Service, runner: Runner) -> str:
+    return preview_of_three(course, runner)
+
+
+def preview_of_three(course: Service, runner: Runner) -> str:
     """Ada's s1 goes from AC to WA, Ben's s2 and late s3 from WA to AC; nothing counts yet."""
     course.homework("hw", [1], ["ada", "ben"], end=EPOCH + DAY, penalty="score = score * 0.5")
     judged(course, runner, ("s1", "ada", 1, "AC"), ("s2", "ada", 1, "WA"))
@@ -455,17 +460,24 @@ def test_i6_applied_a_preview_counts_as_if_it_had_landed(course: Service, previe
     check_same_as_recomputed(course)
 
 
-def test_discarded_a_preview_leaves_nothing(course: Service, previewed: str) -> None:
-    before = stored(course)
+@pytest.mark.parametrize("inline_bytes_max", [storage.NEVER_INLINE, storage.INLINE_BYTES_MAX])
+def test_discarded_a_preview_leaves_nothing(
+    course: Service, runner: Runner, monkeypatch: pytest.MonkeyPatch, inline_bytes_max: int
+) -> None:
+    monkeypatch.setattr(storage, "INLINE_BYTES_MAX", inline_bytes_max)
+    previewed = preview_of_three(course, runner)
+    before, blobs = stored(course), blob_names(course.database)
+    kept = course.database["rejudge_items"].count_documents({"result.outputs_blob": {"$ne": None}})
+    assert kept > 0
     course.ok("POST", f"/rejudges/{previewed}/discard")
     go_on(course)
     assert view(course, previewed)["state"] == "discarded"
     assert stored(course) == before
     assert course.call("POST", f"/rejudges/{previewed}/apply").status_code == 409
-    left = course.database["rejudge_items"].count_documents(
-        {"result.outputs_blob": {"$type": "string"}}
-    )
+    left = course.database["rejudge_items"].count_documents({"result.outputs_blob": {"$ne": None}})
     assert left == 0
+    gone = len(blobs) - len(blob_names(course.database))
+    assert gone == (kept if inline_bytes_max == storage.NEVER_INLINE else 0)
 
 
 def test_what_was_judged_by_another_road_is_reported_and_not_overwritten(
@@ -525,7 +537,10 @@ def test_a_bulk_rejudge_after_a_preview_counts(
     check_same_as_recomputed(course)
 
 
+@pytest.mark.usefixtures("blobs_apart")
 def test_the_sweep_keeps_what_a_previewed_result_refers_to(course: Service, previewed: str) -> None:
+    assert "outputs/s3" in blob_names(course.database)
+    course.clock.advance(3600)
     course.sweep()
     course.sweep()
     course.ok("POST", f"/rejudges/{previewed}/apply")

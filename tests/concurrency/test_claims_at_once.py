@@ -12,6 +12,7 @@ import pytest
 from pymongo import MongoClient
 
 from dispatch import job as verbs
+from dispatch import tried
 from dispatch.contract import HandedOut, TaskSpec, new_job_id
 from dispatch.glance import Glance, glance
 from dispatch.lease import LeaseRules
@@ -38,7 +39,7 @@ class Line:
     now: Time
     in_vain: list[str] = field(default_factory=list)
 
-    def wait_in_line(self, count: int) -> None:
+    def wait_in_line(self, count: int, *, priority: int = verbs.PRIORITY_FRESH) -> None:
         for number in range(count):
             self.now.advance(1)
             verbs.enqueue_job(
@@ -49,6 +50,7 @@ class Line:
                 language=0,
                 submission_fence=0,
                 now=self.now,
+                priority=priority,
             )
 
     def claim(self, queue: Queue) -> Job | None:
@@ -151,3 +153,57 @@ def test_processes_know_nothing_of_one_another_and_share_no_job(
     queues = [replace(line.queue, tried=Tried()) for _ in range(AT_ONCE)]
     assert claims_at_once(line, queues) == [f"s{number:02}" for number in range(AT_ONCE)]
     assert line.in_vain
+
+
+def test_who_finds_all_taken_behind_a_held_rejudge_looks_again(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verbs, "CANDIDATES_MAX", 4)
+    for number in range(4):
+        line.now.advance(1)
+        verbs.enqueue_job(
+            line.queue,
+            submission_id=f"held{number}",
+            job_id=new_job_id(),
+            problem_id=1,
+            language=0,
+            submission_fence=0,
+            now=line.now,
+            priority=verbs.PRIORITY_BULK_REJUDGE,
+            rejudge_id="rj_held",
+        )
+    line.queue.control.hold_rejudge("rj_held")
+    line.wait_in_line(AT_ONCE, priority=verbs.PRIORITY_BULK_REJUDGE)
+    all_see_the_same(monkeypatch, AT_ONCE)
+    taken = claims_at_once(line, [line.queue] * AT_ONCE)
+    assert taken == [f"s{number:02}" for number in range(AT_ONCE)]
+
+
+def test_a_claim_that_hangs_keeps_its_job_for_a_moment_only(
+    line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tried, "GONE_FOR_S", 0.2)
+    line.wait_in_line(3)
+    store, tries = type(line.queue.jobs), iter(range(100))
+    original, hangs, go_on = store.claim, threading.Event(), threading.Event()
+
+    def claim(self: Any, job: Job, **wish: Any) -> Job | None:
+        if next(tries) == 0:
+            hangs.set()
+            go_on.wait(30)
+            raise OSError("no answer in time")
+        return original(self, job, **wish)
+
+    monkeypatch.setattr(store, "claim", claim)
+    with ThreadPoolExecutor(1) as pool:
+        hanging = pool.submit(line.claim, line.queue)
+        assert hangs.wait(30)
+        first = line.claim(line.queue)
+        threading.Event().wait(0.3)
+        second = line.claim(line.queue)
+        go_on.set()
+        with pytest.raises(OSError, match="no answer"):
+            hanging.result(30)
+    assert first is not None
+    assert second is not None
+    assert (first.submission_id, second.submission_id) == ("s01", "s00")

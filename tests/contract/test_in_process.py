@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pymongo.errors import DuplicateKeyError
 
 from mongo import engine
 from settings import IN_PROCESS_URI
@@ -109,3 +110,19 @@ def test_the_code_is_kept(in_process: Service) -> None:
     service.submit("ada", 1, "sn_1")
     assert CODE not in service.call("GET", "/submissions/sn_1/code").data[:4]
     assert service.call("GET", "/submissions/sn_1/code").status_code == 200
+
+
+def test_several_may_wait_and_a_wish_is_still_one_lease(in_process: Service) -> None:
+    """The unique index on wishes is of those alone that have one."""
+    key = in_process.user("ada")
+    in_process.problem(1)
+    for submission_id in ("s1", "s2", "s3"):
+        answer = in_process.submit_over_http(
+            key, problem_id=1, language=2, submission_id=submission_id
+        )
+        assert answer.status_code == 201, answer.text
+    taken = {"leased_by": "rn_1", "claim_id": "wish"}
+    jobs = in_process.database["jobs"]
+    jobs.update_one({"_id": "s1"}, {"$set": taken})
+    with pytest.raises(DuplicateKeyError):
+        jobs.update_one({"_id": "s2"}, {"$set": taken})

@@ -205,7 +205,9 @@ def _dying(uri: str, death: Death) -> Iterator[Any]:
         receive.close()
 
 
-def _die_at_each_write(world: World, route: str, act: Any, recover: Any) -> int:
+def _die_at_each_write(
+    world: World, route: str, act: Any, recover: Any, *, blobs_apart: bool = False
+) -> int:
     """Run `act` against processes that die at write 1, 2, ... and recover after each.
 
     Stops at the first write that the request does not have; returns how many it has.
@@ -214,7 +216,8 @@ def _die_at_each_write(world: World, route: str, act: Any, recover: Any) -> int:
         for after in (False, True):
             start = recover.prepare(world)
             died = False
-            with _dying(world.uri, Death(route=route, write=write, after=after)) as send:
+            death = Death(route=route, write=write, after=after, blobs_apart=blobs_apart)
+            with _dying(world.uri, death) as send:
                 try:
                     act(send, start)
                 except httpx.TransportError:
@@ -269,7 +272,8 @@ def _judged(world: World) -> None:
     assert world.complete(world.healthy, job, "WA").status_code == 204
 
 
-def test_i8_killed_while_submitting(world: World) -> None:
+@pytest.mark.parametrize("blobs_apart", [False, True])
+def test_i8_killed_while_submitting(world: World, blobs_apart: bool) -> None:
     class Ask(_Judged):
         def finish(self, world: World) -> None:
             # A client that got no answer asks, and submits again only if nothing is there.
@@ -281,9 +285,13 @@ def test_i8_killed_while_submitting(world: World) -> None:
             super().finish(world)
 
     writes = _die_at_each_write(
-        world, "POST /submissions", lambda send, _: world.submit(send), Ask(lambda world: None)
+        world,
+        "POST /submissions",
+        lambda send, _: world.submit(send),
+        Ask(lambda world: None),
+        blobs_apart=blobs_apart,
     )
-    assert writes == 2  # the submission with its code, the job
+    assert writes == 2 + blobs_apart  # the submission, the job, and the code where it is apart
 
 
 def test_i8_killed_while_claiming(world: World) -> None:
@@ -303,7 +311,8 @@ def test_i8_killed_while_completing(world: World) -> None:
     assert writes >= 5  # begin, result with its outputs, counters, standing, end
 
 
-def test_i8_killed_while_completing_a_rejudge(world: World) -> None:
+@pytest.mark.parametrize("blobs_apart", [False, True])
+def test_i8_killed_while_completing_a_rejudge(world: World, blobs_apart: bool) -> None:
     def rejudged(world: World) -> dict[str, Any]:
         _judged(world)
         assert world.rejudge(world.healthy).status_code == 202
@@ -316,8 +325,9 @@ def test_i8_killed_while_completing_a_rejudge(world: World) -> None:
         r"PUT /runners/.*/complete",
         lambda send, job: world.complete(send, job),
         _Judged(rejudged),
+        blobs_apart=blobs_apart,
     )
-    assert writes >= 5
+    assert writes >= 5 + blobs_apart  # begin, result, counters, standing, end, and the outputs
 
 
 @pytest.mark.parametrize("reason", ["drain", "prep_failed"])

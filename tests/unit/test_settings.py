@@ -92,6 +92,7 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("MAX_CONCURRENT_JOBS", "0"),
         ("MAX_CONCURRENT_JOBS", "many"),
         ("WAITERS_MAX", "-1"),
+        ("INLINE_BYTES_MAX", "-2"),
         ("METRICS_PORT", "0"),
         ("METRICS_PORT", "8080"),
         ("METRICS_PORT", "65536"),
