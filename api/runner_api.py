@@ -135,8 +135,8 @@ def next_job(rn: str) -> ResponseReturnValue:
         )
 
     # One that is given nothing must not take the notices of those that are.
-    kept_back = runner.set_aside is not None or runner.drain is not None
-    interest = Interest(runner_id=runner.runner_id, languages=() if kept_back else runner.languages)
+    languages = () if runner.gets_nothing else runner.languages
+    interest = Interest(runner_id=runner.runner_id, languages=languages)
     job = waiting.hold_for_job(look, wish.wait, interest)
     return ("", 204) if job is None else jsonify(_payload(job, runner.runner_id))
 
@@ -227,6 +227,7 @@ def abort(rn: str, jb: str) -> ResponseReturnValue:
         process_result=services().process_result,
         now=services().now,
         lease_token=wish.lease_token,
+        set_aside=runner.set_aside is not None,
     )
     services().wakeup.notify()
     return _ended(ended, jb, success=202)

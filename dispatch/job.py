@@ -621,16 +621,17 @@ def abort_job(
     process_result: ProcessResult,
     now: Clock,
     lease_token: str | None = None,
+    set_aside: bool = False,
 ) -> Ended:
     """Take a job back from its holder: to the tail of its line, or, at the limit, to a judge error.
 
     `reason` "drain" refunds the attempt its claim cost (a bounded number of times per job). So
-    does any reason from a runner that is set aside: its failures are known not to be the job's.
+    does any reason from a runner that is `set_aside`: its failures are known not to be the job's.
 
     Raises:
         Contended: other transitions won every race.
     """
-    refunds = reason == Kind.DRAIN or queue.runners.is_set_aside(runner_id)
+    refunds = reason == Kind.DRAIN or set_aside
     for _ in range(ROUNDS_MAX):
         job = queue.jobs.by_job_id(job_id)
         if job is not None and _repeats(job, runner_id, reason, lease_token):

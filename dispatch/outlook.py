@@ -56,6 +56,6 @@ def outlook(queue: Queue, job: Job, *, problem_ready: bool, now: Clock) -> Outlo
     able = [runner for runner in alive if runner.judges(job.language)]
     if not able:
         return Outlook(cause=Cause.NO_RUNNER_FOR_LANGUAGE)
-    if all(runner.set_aside or runner.drain for runner in able):
+    if all(runner.gets_nothing for runner in able):
         return Outlook(cause=Cause.RUNNERS_KEPT_BACK)
     return Outlook(cause=Cause.IN_LINE, ahead=queue.jobs.ahead_of(job, PLACES_MAX))

@@ -72,6 +72,11 @@ class Runner:
         """Tell whether it takes jobs in that language."""
         return self.languages is None or language in self.languages
 
+    @property
+    def gets_nothing(self) -> bool:
+        """Whether it is given no jobs until it is reinstated."""
+        return self.set_aside is not None or self.drain is not None
+
 
 class RunnerStore:
     """The `runners` collection."""
@@ -180,11 +185,6 @@ class RunnerStore:
             {"_id": runner_id, "set_aside": None}, {"$set": {"set_aside": {"at": now, "why": why}}}
         )
         return changed.modified_count == 1
-
-    def is_set_aside(self, runner_id: str) -> bool:
-        """Tell whether the runner is set aside."""
-        aside = {"_id": runner_id, "set_aside": {"$ne": None}}
-        return self._runners.find_one(aside, {"_id": 1}) is not None
 
     def note_trouble(self, runner_id: str, *, kind: Kind, job_id: str, now: datetime) -> None:
         """Note a job that came to nothing in the runner's hands."""

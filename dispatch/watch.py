@@ -119,7 +119,7 @@ def languages_for(
     None to one that drains or is set aside. To one that rests, only what nobody else can judge:
     a lone runner is never starved.
     """
-    if runner.set_aside is not None or runner.drain is not None:
+    if runner.gets_nothing:
         return ()
     if not rests(queue, runner, now=now):
         return languages

@@ -83,6 +83,15 @@ def service(app_keeper: AppKeeper, mongo_client: MongoClient[dict[str, Any]]) ->
 
 
 @pytest.fixture
+def course(service: Service) -> Service:
+    """Ada, problem 1, and a homework with both."""
+    service.user("ada")
+    service.problem(1)
+    service.homework("hw", [1], ["ada"])
+    return service
+
+
+@pytest.fixture
 def blobs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Store every program and output as a blob, as large ones are: the most writes there can be."""
     monkeypatch.setattr(storage, "INLINE_BYTES_MAX", storage.NEVER_INLINE)

@@ -17,14 +17,6 @@ from tests.fixtures import build_app
 LARGE = "".join(random.Random(7).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=64 * 1024))
 
 
-@pytest.fixture
-def course(service: Service) -> Service:
-    service.user("ada")
-    service.problem(1)
-    service.homework("hw", [1], ["ada"])
-    return service
-
-
 def submit(course: Service, submission_id: str, code: str) -> None:
     answer = course.submit_over_http(
         course.keys["ada"],

@@ -39,18 +39,26 @@ class Line:
     now: Time
     in_vain: list[str] = field(default_factory=list)
 
-    def wait_in_line(self, count: int, *, priority: int = verbs.PRIORITY_FRESH) -> None:
+    def wait_in_line(
+        self,
+        count: int,
+        *,
+        name: str = "s",
+        priority: int = verbs.PRIORITY_FRESH,
+        rejudge_id: str | None = None,
+    ) -> None:
         for number in range(count):
             self.now.advance(1)
             verbs.enqueue_job(
                 self.queue,
-                submission_id=f"s{number:02}",
+                submission_id=f"{name}{number:02}",
                 job_id=new_job_id(),
                 problem_id=1,
                 language=0,
                 submission_fence=0,
                 now=self.now,
                 priority=priority,
+                rejudge_id=rejudge_id,
             )
 
     def claim(self, queue: Queue) -> Job | None:
@@ -159,19 +167,7 @@ def test_who_finds_all_taken_behind_a_held_rejudge_looks_again(
     line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verbs, "CANDIDATES_MAX", 4)
-    for number in range(4):
-        line.now.advance(1)
-        verbs.enqueue_job(
-            line.queue,
-            submission_id=f"held{number}",
-            job_id=new_job_id(),
-            problem_id=1,
-            language=0,
-            submission_fence=0,
-            now=line.now,
-            priority=verbs.PRIORITY_BULK_REJUDGE,
-            rejudge_id="rj_held",
-        )
+    line.wait_in_line(4, name="held", priority=verbs.PRIORITY_BULK_REJUDGE, rejudge_id="rj_held")
     line.queue.control.hold_rejudge("rj_held")
     line.wait_in_line(AT_ONCE, priority=verbs.PRIORITY_BULK_REJUDGE)
     all_see_the_same(monkeypatch, AT_ONCE)

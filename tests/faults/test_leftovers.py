@@ -24,14 +24,6 @@ def crash(*_args: object, **_kwargs: object) -> Any:
     raise Crash
 
 
-@pytest.fixture
-def course(service: Service) -> Service:
-    service.user("ada")
-    service.problem(1)
-    service.homework("hw", [1], ["ada"])
-    return service
-
-
 def submit_and_crash(service: Service, monkeypatch: pytest.MonkeyPatch, where: Any) -> None:
     """Hand in over HTTP; the process ends in the function `where` = (object, name)."""
     with monkeypatch.context() as patch:

@@ -56,14 +56,6 @@ class Fuse:
 
 
 @pytest.fixture
-def course(service: Service) -> Service:
-    service.user("ada")
-    service.problem(1)
-    service.homework("hw", [1], ["ada"])
-    return service
-
-
-@pytest.fixture
 def runner(course: Service) -> Runner:
     runner = course.runner()
     for submission_id in SUBMISSIONS:
