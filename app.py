@@ -121,7 +121,8 @@ class Maintenance:
             PyMongoError: the database went away; what is left is done by a later call.
         """
         for step in (*self._sweeps(), *self._tidyings(), self.advance_rejudges):
-            step()
+            with engine.in_order():
+                step()
 
     def advance_rejudges(self) -> bool:
         """Move bulk rejudges on by one step; tell whether there is more to do at once.
@@ -134,7 +135,8 @@ class Maintenance:
         """Do each step, whatever becomes of the others: one that fails holds up nothing else."""
         for step in steps:
             try:
-                step()
+                with engine.in_order():
+                    step()
             except Exception:
                 count("maintenance_failed")
                 log.exception("maintenance_failed", step=getattr(step, "__name__", str(step)))

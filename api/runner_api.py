@@ -302,12 +302,15 @@ def _in_force(token: str, kind: Kind) -> Link:
     if len(token) > 2000:
         raise invalid("token: is too long")
     link = services().links.read(token, kind)
-    held = services().queue.jobs.by_job_id(link.job_id)
-    if (
-        held is None
-        or held.state not in HELD
-        or held.leased_by != link.runner_id
-        or services().queue.runners.is_revoked(link.runner_id)
-    ):
+    jobs = services().queue.jobs
+    # A runner gives up a job whose files it is refused, so that is not said without proof.
+    held = _is_held(jobs.by_job_id(link.job_id), link.runner_id) or _is_held(
+        jobs.confirmed(link.job_id)[0], link.runner_id
+    )
+    if not held or services().queue.runners.is_revoked(link.runner_id):
         raise ProblemError(403, "link_invalid", "this link's lease is over")
     return link
+
+
+def _is_held(job: Job | None, runner_id: str) -> bool:
+    return job is not None and job.state in HELD and job.leased_by == runner_id

@@ -21,8 +21,8 @@ from benchmarks.report import Line, line
 from benchmarks.stats import interleaved, ratio, summarise
 from dispatch import job as verbs
 from dispatch.clock import system_clock
+from dispatch.concerns import DURABLE
 from dispatch.contract import HandedOut, TaskSpec
-from dispatch.indexes import DURABLE
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from dispatch.runner import Runner

@@ -31,8 +31,8 @@ from rich.table import Table
 import logs
 from dispatch import job as verbs
 from dispatch.clock import system_clock
+from dispatch.concerns import DURABLE
 from dispatch.contract import CaseResult, TaskSpec, Verdict
-from dispatch.indexes import DURABLE
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
 from dispatch.runner import Runner

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from pymongo import WriteConcern
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
 from dispatch import states, watch
 from dispatch.clock import Clock
+from dispatch.concerns import SOFT
 from dispatch.health import Kind
 from dispatch.queue import Queue
 from dispatch.records import Job
@@ -192,6 +192,4 @@ def samples_since(queue: Queue, since: datetime) -> Sequence[Sample]:
 
 def _samples(queue: Queue) -> Collection[dict[str, Any]]:
     # Losing a sample in a failover costs a point of a chart.
-    return queue.jobs.jobs.database.get_collection("queue_samples").with_options(
-        write_concern=WriteConcern(1)
-    )
+    return queue.jobs.jobs.database.get_collection("queue_samples").with_options(write_concern=SOFT)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pymongo.database import Database
 
-from dispatch.indexes import DURABLE
+from dispatch.concerns import DURABLE, MAJORITY
 
 COLLECTION = "dispatch_control"
 QUEUE = "queue"
@@ -39,7 +39,9 @@ class ControlStore:
     """The `dispatch_control` collection."""
 
     def __init__(self, database: Database[dict[str, Any]]) -> None:
-        self._control = database.get_collection(COLLECTION).with_options(write_concern=DURABLE)
+        self._control = database.get_collection(COLLECTION).with_options(
+            write_concern=DURABLE, read_concern=MAJORITY
+        )
 
     def pause(self, *, by: str, why: str, now: datetime) -> None:
         """Hand out nothing until `resume`. Repeating it replaces the note."""

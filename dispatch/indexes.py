@@ -1,11 +1,8 @@
-"""The indexes of the queue, each with what it serves or prevents, and what a write must survive."""
+"""The indexes of the queue, each with what it serves or prevents."""
 
 from __future__ import annotations
 
-from pymongo import ASCENDING, DESCENDING, IndexModel, WriteConcern
-
-DURABLE = WriteConcern("majority", j=True, wtimeout=10_000)
-"""Acknowledged means on the disks of a majority: a failover loses no claim and no landing."""
+from pymongo import ASCENDING, DESCENDING, IndexModel
 
 OUTGROWN = ("held_by",)
 """Names of indexes that an older version made and a newer one of the same use replaced."""

@@ -694,9 +694,25 @@ def _explain(
     *,
     aborting: bool = False,
 ) -> Ended | None:
-    """Say why the caller may not act on the job, or None when it may."""
+    """Say why the caller may not act on the job, or None when it may.
+
+    What makes a runner drop its result is said only with proof: on a primary that has been cut
+    off a claim or a rejudge may be missing, and a judging would be thrown away for nothing.
+    """
+    ended = _why_not(job, runner_id, lease_token, now, aborting=aborting)
+    if ended in (None, Ended.IN_FLIGHT):
+        return ended
+    job, was_replaced = queue.jobs.confirmed(job_id)
     if job is None:
-        return Ended.REPLACED if queue.jobs.was_replaced(job_id) else Ended.UNKNOWN_JOB
+        return Ended.REPLACED if was_replaced else Ended.UNKNOWN_JOB
+    return _why_not(job, runner_id, lease_token, now, aborting=aborting)
+
+
+def _why_not(
+    job: Job | None, runner_id: str, lease_token: str | None, now: Clock, *, aborting: bool
+) -> Ended | None:
+    if job is None:
+        return Ended.UNKNOWN_JOB
     owner = job.leased_by == runner_id and lease_token in (None, job.lease_token)
     if not owner:
         return Ended.LEASE_LOST
@@ -707,11 +723,8 @@ def _explain(
             begin_again = not aborting and deadline_passed(job.landing_deadline, now())
             return None if begin_again else Ended.IN_FLIGHT
         case State.DONE:
-            if aborting:
-                return Ended.LEASE_LOST
-            # A judge error has no owner: whoever owns a job that is done has landed it. Said only
-            # when no failover can undo it: the runner drops its result then.
-            return Ended.ALREADY_LANDED if queue.jobs.is_durable(job) else Ended.IN_FLIGHT
+            # A judge error has no owner: whoever owns a job that is done has landed it.
+            return Ended.LEASE_LOST if aborting else Ended.ALREADY_LANDED
         case State.PENDING:
             return Ended.LEASE_LOST
         case _:

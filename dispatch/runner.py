@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from pymongo import IndexModel, ReturnDocument, WriteConcern
+from pymongo import IndexModel, ReturnDocument
 from pymongo.database import Database
 from ulid import ULID
 
+from dispatch.concerns import DURABLE, LOCAL, SOFT
 from dispatch.health import FAILURES, TROUBLES_KEPT, Kind, Settled, Trouble
-from dispatch.indexes import DURABLE
 
 TOKEN_PREFIX = "rk_"  # noqa: S105 - what tokens start with, not a token
 UNSEEN_MAX = timedelta(days=7)
@@ -85,8 +85,10 @@ class RunnerStore:
         runners = database.get_collection("runners")
         self._runners = runners.with_options(write_concern=DURABLE)
         # Losing a `last_seen` in a failover costs nothing, waiting for a majority on every beat
-        # would.
-        self._soft = runners.with_options(write_concern=WriteConcern(1))
+        # would. Reads are of the newest state: a runner that was registered or revoked a moment
+        # ago is recognised or refused at once, and what was noted of it decides about nothing but
+        # whom a job is offered to first.
+        self._soft = runners.with_options(write_concern=SOFT, read_concern=LOCAL)
         self._alive = timedelta(seconds=alive_s)
 
     def create_indexes(self) -> None:
@@ -122,7 +124,7 @@ class RunnerStore:
 
     def verify(self, runner_id: str, token: str, *, now: datetime) -> Runner | None:
         """Return the runner that `token` belongs to, or None: wrong, revoked or forgotten."""
-        document = self._runners.find_one({"_id": runner_id})
+        document = self._soft.find_one({"_id": runner_id})
         kept = document["token_sha256"] if document else ""
         if not hmac.compare_digest(kept, _digest(token)) or document is None:
             return None
@@ -159,11 +161,11 @@ class RunnerStore:
 
     def is_revoked(self, runner_id: str) -> bool:
         """Tell whether the runner is revoked or unknown."""
-        return self._runners.find_one({"_id": runner_id, "revoked_at": None}, {"_id": 1}) is None
+        return self._soft.find_one({"_id": runner_id, "revoked_at": None}, {"_id": 1}) is None
 
     def get(self, runner_id: str) -> Runner | None:
         """Return the runner as it stands; None: revoked or unknown."""
-        document = self._runners.find_one({"_id": runner_id, "revoked_at": None})
+        document = self._soft.find_one({"_id": runner_id, "revoked_at": None})
         return None if document is None else _runner(document)
 
     def ask_to_drain(self, runner_id: str, *, by: str, now: datetime) -> bool:
@@ -219,9 +221,9 @@ class RunnerStore:
 
     def list(self, *, now: datetime) -> list[Runner]:
         """Return the runners in force, the longest registered first."""
-        found = self._runners.find(
-            {"revoked_at": None, "last_seen": {"$gt": now - UNSEEN_MAX}}
-        ).sort("_id", 1)
+        found = self._soft.find({"revoked_at": None, "last_seen": {"$gt": now - UNSEEN_MAX}}).sort(
+            "_id", 1
+        )
         return [_runner(document) for document in found]
 
     def is_alive(self, runner: Runner, *, now: datetime) -> bool:
@@ -230,7 +232,7 @@ class RunnerStore:
 
     def others_alive(self, but: Sequence[str], language: int, *, now: datetime) -> Iterator[Runner]:
         """Yield the runners not in `but` that may get jobs in `language` and were seen lately."""
-        found = self._runners.find(
+        found = self._soft.find(
             {
                 "_id": {"$nin": list(but)},
                 "revoked_at": None,

@@ -15,11 +15,11 @@ from pymongo import ReturnDocument
 from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError, OperationFailure
-from pymongo.read_concern import ReadConcern
 
 from dispatch import states
+from dispatch.concerns import DURABLE, LINEARIZABLE, LINEARIZABLE_MS_MAX, MAJORITY
 from dispatch.contract import HandedOut, Language
-from dispatch.indexes import DURABLE, INDEXES, OUTGROWN
+from dispatch.indexes import INDEXES, OUTGROWN
 from dispatch.lease import LeaseRules
 from dispatch.records import Job
 from dispatch.states import HELD, OPEN, Edge, Outcome, State
@@ -83,13 +83,12 @@ def stored(number: int) -> Any:
 
 
 class JobStore:
-    """The `jobs` collection."""
+    """The `jobs` collection. Its reads are of what a majority has: see `dispatch.concerns`."""
 
     def __init__(self, database: Database[Document], rules: LeaseRules) -> None:
         self.jobs: Collection[Document] = database.get_collection("jobs").with_options(
-            write_concern=DURABLE
+            write_concern=DURABLE, read_concern=MAJORITY
         )
-        self._durable = self.jobs.with_options(read_concern=ReadConcern("majority"))
         self.rules = rules
 
     def create_indexes(self) -> None:
@@ -109,14 +108,23 @@ class JobStore:
         """Return the job whose current id is `job_id`."""
         return _job(self.jobs.find_one({"job_id": job_id}))
 
-    def is_durable(self, job: Job) -> bool:
-        """Tell whether a majority has the job's last transition, so that no failover undoes it."""
-        there = {"_id": job.submission_id, "job_id": job.job_id, "state": job.state.value}
-        return self._durable.find_one({**there, "fence": stored(job.fence)}, {"_id": 1}) is not None
+    def confirmed(self, job_id: str) -> tuple[Job | None, bool]:
+        """Return the job whose current id is `job_id`, and whether that id was replaced.
 
-    def was_replaced(self, job_id: str) -> bool:
-        """Tell whether `job_id` is one of the last few ids that a rejudge replaced."""
-        return self.jobs.find_one({"replaced_ids": job_id}, {"_id": 1}) is not None
+        With proof that no newer primary knows better. For what a runner is told for good; it
+        costs a durable write. Not within a causally consistent session, which has no such reads.
+
+        Raises:
+            PyMongoError: there is no such proof, for example as this primary has been cut off.
+        """
+        jobs = self.jobs.with_options(read_concern=LINEARIZABLE)
+        job = _job(jobs.find_one({"job_id": job_id}, max_time_ms=LINEARIZABLE_MS_MAX))
+        if job is not None:
+            return job, False
+        replaced = jobs.find_one(
+            {"replaced_ids": job_id}, {"_id": 1}, max_time_ms=LINEARIZABLE_MS_MAX
+        )
+        return None, replaced is not None
 
     def by_claim_id(self, runner_id: str, claim_id: str) -> Job | None:
         """Return the job that `runner_id` took under `claim_id`, if it is still its lease."""
@@ -162,14 +170,22 @@ class JobStore:
         return _jobs(found.sort([("lease_deadline", 1)]).limit(limit))
 
     def held_by(self, runner_id: str, job_ids: Sequence[str]) -> set[str]:
-        """Return those of `job_ids` that `runner_id` holds a lease on."""
-        found = self.jobs.find(
+        """Return those of `job_ids` that `runner_id` holds a lease on, with proof.
+
+        As `confirmed`: a runner stops working on what is missing here.
+
+        Raises:
+            PyMongoError: there is no proof, for example as this primary has been cut off.
+        """
+        jobs = self.jobs.with_options(read_concern=LINEARIZABLE)
+        found = jobs.find(
             {
                 "leased_by": runner_id,
                 "job_id": {"$in": list(job_ids)},
                 "state": {"$in": HELD_VALUES},
             },
             {"job_id": 1},
+            max_time_ms=LINEARIZABLE_MS_MAX,
         )
         return {document["job_id"] for document in found}
 
@@ -300,8 +316,12 @@ class JobStore:
         }
         try:
             self.jobs.insert_one(document)
-        except DuplicateKeyError:
-            if self.jobs.find_one({"_id": submission_id}, {"_id": 1}) is None:
+        except DuplicateKeyError as error:
+            # Not asked of what a majority has: the job that was met may be on its way there.
+            met = (error.details or {}).get("keyValue")
+            if met is None:  # the in-process store does not say
+                met = {} if self.get(submission_id) else {"job_id": job_id}
+            if "job_id" in met:
                 raise
             return False
         return True

@@ -59,11 +59,12 @@ def cancel_job(submission_id: str, job: JobView, *, queue: BulkQueue, note: str)
     Raises:
         RecomputeContendedError: other writers won every race.
     """
-    fence = queue.cancel(submission_id, job, note=note)
-    if fence is None:
-        return False
-    bring_back(submission_id, fence=fence, queue=queue)
-    return True
+    with engine.in_order():
+        fence = queue.cancel(submission_id, job, note=note)
+        if fence is None:
+            return False
+        bring_back(submission_id, fence=fence, queue=queue)
+        return True
 
 
 def bring_back(submission_id: str, *, fence: int, queue: BulkQueue) -> None:

@@ -49,7 +49,7 @@ def start(key: str, *, now: datetime) -> str | None:
 
 def find(token: str, *, now: datetime) -> ConsoleSession | None:
     """Return the session in force under `token`, or None."""
-    kept = _sessions().find_one({"_id": _digest(token), "expires_at": {"$gt": now}})
+    kept = engine.newest(_sessions()).find_one({"_id": _digest(token), "expires_at": {"$gt": now}})
     if kept is None or not _in_force(kept["key_sha256"]):
         return None
     return ConsoleSession(key_mark=kept["key_sha256"][:MARK_CHARS], expires_at=kept["expires_at"])
@@ -61,7 +61,7 @@ def end(token: str) -> None:
 
 
 def _in_force(key_sha256: str) -> bool:
-    keys = engine.ApiKey._get_collection()
+    keys = engine.newest(engine.ApiKey._get_collection())
     return keys.find_one({"_id": key_sha256, "admin": True}, {"_id": 1}) is not None
 
 

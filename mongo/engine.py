@@ -1,12 +1,16 @@
 """The domain's documents, their indexes, and the connection they live on.
 
 Guarantees: one client per process, made by `connect` (after a server's fork); acknowledged
-writes are on a majority's disks; times come back in UTC with zone. Documents that carry state
-are changed by atomic updates only, never by `.save()` after their creation.
+writes are on a majority's disks, and what is read a majority has, unless it says `newest`; times
+come back in UTC with zone. Documents that carry state are changed by atomic updates only, never by
+`.save()` after their creation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import mongoengine
@@ -26,6 +30,8 @@ CLIENT_OPTIONS: dict[str, Any] = {
     "journal": True,
     "wTimeoutMS": 10_000,
     "retryWrites": True,
+    # A read is of what a majority has, which no failover takes back: see `newest`.
+    "readConcernLevel": "majority",
     # A primary that hangs is noticed in seconds, not in the driver's default half minute.
     "connectTimeoutMS": 2_000,
     "socketTimeoutMS": 20_000,
@@ -263,12 +269,53 @@ def submissions() -> Collection[dict[str, Any]]:
     return _collection(Submission)
 
 
-def durable_submissions() -> Collection[dict[str, Any]]:
-    """Return the raw collection as a majority has it: what is read here no failover takes back.
+def newest(collection: Collection[dict[str, Any]]) -> Collection[dict[str, Any]]:
+    """Return the collection as the primary has it, with what a failover may still take back.
 
-    For what people are told. Guarded writes look at the newest state by themselves.
+    Never to do something else because of what is read there. Where it may be used is listed in
+    the tests.
     """
-    return submissions().with_options(read_concern=ReadConcern("majority"))
+    return collection.with_options(read_concern=ReadConcern("local"))
+
+
+_IN_ORDER: ContextVar[bool] = ContextVar("in_order", default=False)
+
+
+@contextmanager
+def in_order() -> Iterator[None]:
+    """Have what this thread does within see all that it did within, whichever member answers.
+
+    A member that has just been elected may not know yet that a majority has what its predecessor
+    acknowledged, and a read of what a majority has would miss it there: counters would be computed
+    without the result that has just landed. So all runs in one causally consistent session.
+    Within another such block, that one's session goes on.
+    """
+    client = mongoengine.get_connection()
+    if _IN_ORDER.get() or not isinstance(client, MongoClient):  # the in-process store has none
+        yield
+        return
+    token = _IN_ORDER.set(True)
+    try:
+        with client.start_session(causal_consistency=True).bind():
+            yield
+    finally:
+        _IN_ORDER.reset(token)
+
+
+def catch_up() -> None:
+    """Have what is read from now on (`in_order`) be at least as new as all acknowledged so far.
+
+    By a write of its own: a primary that has been cut off, and knows nothing of what another
+    acknowledges, does not get it acknowledged. For deletions, which no guard can make safe.
+
+    Raises:
+        PyMongoError: this primary may have been cut off.
+    """
+    if not _IN_ORDER.get() and isinstance(mongoengine.get_connection(), MongoClient):
+        raise RuntimeError("only what is read in order can be newer than a write")
+    submissions().database["maintenance"].update_one(
+        {"_id": "caught_up"}, {"$inc": {"times": 1}}, upsert=True
+    )
 
 
 def users() -> Collection[dict[str, Any]]:

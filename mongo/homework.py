@@ -40,9 +40,10 @@ def put_homework(homework_id: str, settings: HomeworkSettings, *, now: datetime)
         ConflictError: `edit_conflict`, other edits won every race.
     """
     _check(settings)
-    created = _save(homework_id, settings, now)
-    recompute.recompute_homework(homework_id)
-    return created
+    with engine.in_order():
+        created = _save(homework_id, settings, now)
+        recompute.recompute_homework(homework_id)
+        return created
 
 
 def _check(settings: HomeworkSettings) -> None:

@@ -72,16 +72,17 @@ def process_result(
             "testdata_sha256": handed_out.testdata_sha256,
             "exhausted": False,
         }
-    if preview and rejudge_id is not None:
-        return _land_preview(submission_id, rejudge_id, result)
-    landed = (
-        _land_judge_error(submission_id, result)
-        if tasks is None
-        else _land_real(submission_id, result)
-    )
-    if rejudge_id is not None and landed is not Landed.REFUSED:
-        _note_landed(submission_id, rejudge_id, fence)
-    return landed
+    with engine.in_order():
+        if preview and rejudge_id is not None:
+            return _land_preview(submission_id, rejudge_id, result)
+        landed = (
+            _land_judge_error(submission_id, result)
+            if tasks is None
+            else _land_real(submission_id, result)
+        )
+        if rejudge_id is not None and landed is not Landed.REFUSED:
+            _note_landed(submission_id, rejudge_id, fence)
+        return landed
 
 
 def _land_real(submission_id: str, result: dict[str, Any]) -> Landed:

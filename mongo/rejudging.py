@@ -242,7 +242,8 @@ def _advance_one(rejudge_id: str, *, queue: BulkQueue, now: Callable[[], datetim
     if rejudge is None:
         return False
     try:
-        return _STEPS[rejudge["state"]](rejudge, queue)
+        with engine.in_order():
+            return _STEPS[rejudge["state"]](rejudge, queue)
     finally:
         rejudges().update_one(
             {"_id": rejudge_id, "work_until": at + WORK_LEASE}, {"$set": {"working": False}}

@@ -17,6 +17,8 @@ import mongoengine
 from gridfs.errors import NoFile
 from pymongo import ASCENDING
 from pymongo.collection import Collection
+from pymongo.database import Database
+from pymongo.read_concern import ReadConcern
 from ulid import ULID
 
 BUCKET = "blobs"
@@ -45,7 +47,16 @@ class Place:
 
 
 def _files() -> gridfs.GridFS:
-    return gridfs.GridFS(mongoengine.get_db(), BUCKET)
+    return gridfs.GridFS(_newest(), BUCKET)
+
+
+def _newest() -> Database[Document]:
+    """Return the database as the primary has it: a blob never changes, and whoever reads one was
+    referred to it."""
+    newest: Database[Document] = mongoengine.get_db().with_options(
+        read_concern=ReadConcern("local")
+    )
+    return newest
 
 
 def _file_documents() -> Collection[Document]:
@@ -100,7 +111,7 @@ def _is_small(blob_id: str) -> bool:
 
 
 def _read_small(blob_id: str) -> bytes | None:
-    kept = _file_documents().find_one({"_id": blob_id}, {"data": 1})
+    kept = _newest()[f"{BUCKET}.files"].find_one({"_id": blob_id}, {"data": 1})
     return None if kept is None else bytes(kept["data"])
 
 

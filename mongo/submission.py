@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
 from dispatch.contract import Language, Verdict, new_job_id
@@ -133,10 +132,17 @@ def submit(
 
 
 def _insert(submission: dict[str, Any]) -> bool:
-    """Store a new submission; tell whether its id was free."""
+    """Store a new submission; tell whether its id was free.
+
+    Raises:
+        DuplicateKeyError: it is being taken at this moment, and a failover may free it again.
+    """
     try:
         engine.submissions().insert_one(submission)
     except DuplicateKeyError:
+        # The driver says so also where a majority never got what was met.
+        if engine.submissions().find_one({"_id": submission["_id"]}, {"_id": 1}) is None:
+            raise
         return False
     return True
 
@@ -180,9 +186,7 @@ def _check(
         raise ForbiddenError(
             "homework_not_started", f"the homework with problem {problem_id} has not started"
         )
-    # Refused only for what cannot be taken back. (The insert to come, where it meets another, waits
-    # for that to be on a majority.)
-    if taken and engine.durable_submissions().find_one({"_id": submission_id}, {"_id": 1}):
+    if taken:
         raise _duplicate(submission_id)
 
 
@@ -243,15 +247,7 @@ def keep_fences(fences: Mapping[str, int]) -> None:
 
 def _submission(submission_id: str, *fields: str) -> dict[str, Any]:
     wanted = dict.fromkeys(fields, 1) if fields else BLOBS
-    return _found(submission_id, engine.submissions(), wanted)
-
-
-def _found(
-    submission_id: str,
-    submissions: Collection[dict[str, Any]],
-    fields: Mapping[str, int] = BLOBS,
-) -> dict[str, Any]:
-    submission = submissions.find_one({"_id": submission_id}, fields)
+    submission = engine.submissions().find_one({"_id": submission_id}, wanted)
     if submission is None:
         raise NotFoundError("unknown_submission", f"there is no submission {submission_id!r}")
     return submission
@@ -265,7 +261,7 @@ def view_submission(submission_id: str) -> dict[str, Any]:
     Raises:
         NotFoundError: `unknown_submission`.
     """
-    return _view(_found(submission_id, engine.durable_submissions()))
+    return _view(_submission(submission_id))
 
 
 def _view(submission: dict[str, Any]) -> dict[str, Any]:
@@ -298,7 +294,7 @@ def _named(task: dict[str, Any]) -> dict[str, Any]:
 
 def verdict_of(submission_id: str) -> int | None:
     """Return the status shown (-1 while pending), or None if there is no such submission."""
-    found = engine.durable_submissions().find_one({"_id": submission_id}, {"status": 1})
+    found = engine.submissions().find_one({"_id": submission_id}, {"status": 1})
     return None if found is None else int(found["status"])
 
 
@@ -317,9 +313,13 @@ def read_code(submission_id: str) -> bytes:
     Raises:
         NotFoundError: `unknown_submission`.
     """
-    data = storage.read(_submission(submission_id, "code_blob")["code_blob"])
+    # The newest state: a program never changes, and a runner may come for one handed in just now.
+    submission = engine.newest(engine.submissions()).find_one(
+        {"_id": submission_id}, {"code_blob": 1}
+    )
+    data = None if submission is None else storage.read(submission["code_blob"])
     if data is None:
-        raise NotFoundError("unknown_submission", f"the code of {submission_id!r} is gone")
+        raise NotFoundError("unknown_submission", f"there is no code of {submission_id!r}")
     return data
 
 

@@ -107,6 +107,19 @@ class Sweeper:
 
 
 def _drop_unreferenced(prefix: str, blobs: list[Place]) -> int:
+    seen = _unreferenced(prefix, blobs)
+    if not seen:
+        return 0
+    # A blob that is gone does not come back: look again, with proof that no newer primary has gone
+    # on to refer to it.
+    engine.catch_up()
+    unreferenced = _unreferenced(prefix, seen)
+    for blob in unreferenced:
+        storage.delete(blob.blob_id)
+    return len(unreferenced)
+
+
+def _unreferenced(prefix: str, blobs: list[Place]) -> list[Place]:
     owners = [blob.name.removeprefix(prefix) for blob in blobs]
     referenced = set()
     for submission in engine.submissions().find(
@@ -115,7 +128,4 @@ def _drop_unreferenced(prefix: str, blobs: list[Place]) -> int:
         referenced.add(submission["code_blob"])
         referenced.add((submission.get("result") or {}).get("outputs_blob"))
     referenced |= rejudge_items.outputs_of(owners)
-    unreferenced = [blob.blob_id for blob in blobs if blob.blob_id not in referenced]
-    for blob_id in unreferenced:
-        storage.delete(blob_id)
-    return len(unreferenced)
+    return [blob for blob in blobs if blob.blob_id not in referenced]

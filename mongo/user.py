@@ -113,7 +113,8 @@ def principal(key: str) -> Principal | None:
 
     Looked up by its hash: what a guesser can learn from timing is about hashes, not keys.
     """
-    kept = engine.ApiKey._get_collection().find_one({"_id": _digest(key)})
+    # The newest state: a key that was made a moment ago is known, one that was removed is refused.
+    kept = engine.newest(engine.ApiKey._get_collection()).find_one({"_id": _digest(key)})
     if kept is None:
         return None
     return Principal(admin=kept.get("admin", False), username=kept.get("username"))

@@ -300,7 +300,7 @@ def test_i4_replaced_ids_are_kept_for_a_while(race: Race) -> None:
         race.do("claim")
         replaced.append(race.job.job_id)
         race.do("rejudge")
-    known = [race.store.was_replaced(job_id) for job_id in replaced]
+    known = [race.store.confirmed(job_id)[1] for job_id in replaced]
     assert known == [False] + [True] * 8
     assert not race.store.was_replaced(race.job.job_id)
 
