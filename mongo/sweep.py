@@ -112,8 +112,9 @@ def _drop_unreferenced(prefix: str, blobs: list[Place]) -> int:
         return 0
     # A blob that is gone does not come back: look again, with proof that no newer primary has gone
     # on to refer to it.
-    engine.catch_up()
-    unreferenced = _unreferenced(prefix, seen)
+    with engine.in_order():
+        engine.catch_up()
+        unreferenced = _unreferenced(prefix, seen)
     for blob in unreferenced:
         storage.delete(blob.blob_id)
     return len(unreferenced)

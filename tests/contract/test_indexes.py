@@ -148,12 +148,24 @@ READS: dict[str, tuple[Callable[[Queue], Any], int]] = {
     "by job id": (lambda q: q.jobs.by_job_id("jb_9000"), 1),
     "by claim id": (lambda q: q.jobs.by_claim_id("rn_7", "c8007"), 1),
     "by an unknown claim id": (lambda q: q.jobs.by_claim_id("rn_7", "c1"), 0),
-    "replaced": (lambda q: q.jobs.was_replaced("jb_old100"), 1),
+    "confirmed": (lambda q: q.jobs.confirmed("jb_9000"), 1),
     "marks due": (lambda q: q.jobs.marks_due(LIMIT), LIMIT),
     "of a submission": (lambda q: q.jobs.get("s17"), 1),
     "without a job": (lambda q: q.jobs.without_job(["s1", "s2", "none"]), 3),
     "last judged": (lambda q: q.jobs.last_judged_at("rn_7", NOW, besides=["jb_1"]), 10),
 }
+
+
+def test_whether_an_id_was_replaced_is_looked_up_twice_on_an_index(full: TenThousand) -> None:
+    """By the ids of jobs, and then by those that they replaced."""
+    full.listener.sent.clear()
+    assert full.queue.jobs.confirmed("jb_old100") == (None, True)
+    by_id, by_replaced = [command["filter"] for command in full.listener.sent]
+    for filter_ in (by_id, by_replaced):
+        asked = full.queue.jobs.jobs.find(filter_, limit=1)
+        work = full.work(lambda asked=asked: list(asked))
+        assert "COLLSCAN" not in work.stages
+        assert work.keys <= 1
 
 
 @pytest.mark.parametrize("name", READS)
