@@ -57,7 +57,7 @@ def glance(
     limit: int,
 ) -> Glance:
     """Look once for `runner_id`. `pending` minds neither a pause nor held rejudges."""
-    jobs = queue.jobs.jobs
+    jobs = queue.jobs.newest
     parts: list[list[Document]] = [
         _part("orphans", orphaned(now, queue.rules, languages), ORPHANS_ORDER, limit),
         _part("pending", waiting(languages), LINE_ORDER, limit),

@@ -280,8 +280,10 @@ def claim_next_job(
             now=now(),
             limit=CANDIDATES_MAX,
         )
-        if seen.taken is not None:
-            return _repeated(seen.taken, runner, now)
+        if seen.taken is not None and claim_id is not None:
+            # The look at the line may have met what a failover takes back.
+            taken = queue.jobs.by_claim_id(runner.runner_id, claim_id)
+            return None if taken is None else _repeated(taken, runner, now)
         if seen.switches.paused is not None:
             return None
         if seen.switches.held_rejudges:

@@ -17,7 +17,7 @@ from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from dispatch import states
-from dispatch.concerns import DURABLE, LINEARIZABLE, LINEARIZABLE_MS_MAX, MAJORITY
+from dispatch.concerns import DURABLE, LOCAL, MAJORITY, proven
 from dispatch.contract import HandedOut, Language
 from dispatch.indexes import INDEXES, OUTGROWN
 from dispatch.lease import LeaseRules
@@ -79,7 +79,11 @@ def taken_under(runner_id: str, claim_id: str) -> Document:
 
 def stored(number: int) -> Any:
     """Match a field that holds `number`; 0 is also what a document without the field holds."""
-    return number or {"$in": [0, None]}
+    return number or {"$in": _as_stored(number)}
+
+
+def _as_stored(number: int) -> list[int | None]:
+    return [number] if number else [0, None]
 
 
 class JobStore:
@@ -89,6 +93,9 @@ class JobStore:
         self.jobs: Collection[Document] = database.get_collection("jobs").with_options(
             write_concern=DURABLE, read_concern=MAJORITY
         )
+        self.newest = self.jobs.with_options(read_concern=LOCAL)
+        """For a claim's look at the line alone: its write guards the very job that it took there,
+        and what others have just taken is not to be run after."""
         self.rules = rules
 
     def create_indexes(self) -> None:
@@ -111,20 +118,17 @@ class JobStore:
     def confirmed(self, job_id: str) -> tuple[Job | None, bool]:
         """Return the job whose current id is `job_id`, and whether that id was replaced.
 
-        With proof that no newer primary knows better. For what a runner is told for good; it
-        costs a durable write. Not within a causally consistent session, which has no such reads.
+        With proof that no newer primary knows better: for what a runner is told for good.
 
         Raises:
             PyMongoError: there is no such proof, for example as this primary has been cut off.
         """
-        jobs = self.jobs.with_options(read_concern=LINEARIZABLE)
-        job = _job(jobs.find_one({"job_id": job_id}, max_time_ms=LINEARIZABLE_MS_MAX))
-        if job is not None:
-            return job, False
-        replaced = jobs.find_one(
-            {"replaced_ids": job_id}, {"_id": 1}, max_time_ms=LINEARIZABLE_MS_MAX
-        )
-        return None, replaced is not None
+        with proven(self.jobs.database) as session:
+            job = _job(self.jobs.find_one({"job_id": job_id}, session=session))
+            if job is not None:
+                return job, False
+            replaced = self.jobs.find_one({"replaced_ids": job_id}, {"_id": 1}, session=session)
+            return None, replaced is not None
 
     def by_claim_id(self, runner_id: str, claim_id: str) -> Job | None:
         """Return the job that `runner_id` took under `claim_id`, if it is still its lease."""
@@ -148,14 +152,14 @@ class JobStore:
         wanted = waiting(languages, without, held_rejudges, held_priority)
         if not_failed_by is not None:
             wanted["failed_by"] = {"$ne": not_failed_by}
-        found = self.jobs.find(wanted)
+        found = self.newest.find(wanted)
         return _jobs(found.sort(LINE_ORDER).limit(limit))
 
     def orphans(
         self, now: datetime, languages: Sequence[int], without: Iterable[int], limit: int
     ) -> list[Job]:
         """Return leases that are over and have attempts left, the longest over first."""
-        found = self.jobs.find(orphaned(now, self.rules, languages, without))
+        found = self.newest.find(orphaned(now, self.rules, languages, without))
         return _jobs(found.sort(ORPHANS_ORDER).limit(limit))
 
     def exhausted(self, now: datetime, limit: int) -> list[Job]:
@@ -177,17 +181,14 @@ class JobStore:
         Raises:
             PyMongoError: there is no proof, for example as this primary has been cut off.
         """
-        jobs = self.jobs.with_options(read_concern=LINEARIZABLE)
-        found = jobs.find(
-            {
-                "leased_by": runner_id,
-                "job_id": {"$in": list(job_ids)},
-                "state": {"$in": HELD_VALUES},
-            },
-            {"job_id": 1},
-            max_time_ms=LINEARIZABLE_MS_MAX,
-        )
-        return {document["job_id"] for document in found}
+        wanted = {
+            "leased_by": runner_id,
+            "job_id": {"$in": list(job_ids)},
+            "state": {"$in": HELD_VALUES},
+        }
+        with proven(self.jobs.database) as session:
+            found = self.jobs.find(wanted, {"job_id": 1}, session=session)
+            return {document["job_id"] for document in found}
 
     def last_judged_at(
         self, runner_id: str, now: datetime, *, besides: Sequence[str]
@@ -391,7 +392,13 @@ class JobStore:
         return self._transition(
             edge,
             job,
-            guard={**guard, "fence": stored(job.fence)},
+            # The attempts, too: an abort moves them and leaves the fence, and what was seen of the
+            # line may have been taken back.
+            guard={
+                **guard,
+                "fence": stored(job.fence),
+                "attempts": {**guard.get("attempts", {}), "$in": _as_stored(job.attempts)},
+            },
             set_=taken,
             unset=gone,
             inc={"attempts": 1, "fence": 1},
