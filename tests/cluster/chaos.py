@@ -241,7 +241,7 @@ class Chaos:
         if any(not member.running or member.paused for member in self._set.members):
             return False
         try:
-            self._set.await_healthy(limit_s=0)
+            self._set.await_healthy(limit_s=1)
         except TimeoutError:
             return False
         return True
