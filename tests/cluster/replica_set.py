@@ -27,6 +27,7 @@ from tests.cluster.member import SET_NAME, Member
 from tests.live import ROOT
 
 ELECTION_TIMEOUT_MS = 2_000
+LONG_ELECTION_TIMEOUT_MS = 20_000
 START_S_MAX = 60.0
 
 
@@ -39,6 +40,7 @@ class ReplicaSet:
         self._folder = folder
         self.members = [Member(n, folder / f"member{n}", options) for n in range(members)]
         self._board: subprocess.Popen[str] | None = None
+        self._long_elections = False
 
     @property
     def uri(self) -> str:
@@ -113,6 +115,25 @@ class ReplicaSet:
             clients_too=clients_too,
             with_them=list(with_them),
         )
+
+    def two_primaries(self, first: Member, *, with_them: Iterable[str]) -> Member:
+        """Cut the primary off from the members, and have another elected at once; return it.
+
+        The first goes on as a primary, for clients `with_them` the only one, until it misses the
+        majority: for `LONG_ELECTION_TIMEOUT_MS`, or until the set is mended. The usual timeout is
+        back once the set is healthy.
+
+        Raises:
+            PyMongoError: the set is not whole enough for that.
+        """
+        _set_election_timeout(first, LONG_ELECTION_TIMEOUT_MS)
+        self._long_elections = True
+        self.isolate(first, clients_too=False, with_them=with_them)
+        # Nobody else stands for so long: the fault needs an election, and this is no remedy.
+        second = next(member for member in self.members if member is not first)
+        with second.client(limit_s=5) as client:
+            client.admin.command("replSetStepUp")
+        return self.await_primary(but=first)
 
     def mend(self) -> None:
         """End every partition, resume who is paused, start who was killed.
@@ -205,7 +226,12 @@ class ReplicaSet:
             noted = client.admin.command(note)
         if "writeConcernError" in noted:
             return False
-        return all(self._has_committed(member, noted["operationTime"]) for member in self.members)
+        if not all(self._has_committed(member, noted["operationTime"]) for member in self.members):
+            return False
+        if self._long_elections:
+            _set_election_timeout(primary, ELECTION_TIMEOUT_MS)
+            self._long_elections = False
+        return True
 
     def _has_committed(self, member: Member, moment: Timestamp) -> bool:
         with member.client() as client:
@@ -276,6 +302,14 @@ class ReplicaSet:
             return True
 
         _until(initiated, "the set was not initiated", START_S_MAX)
+
+
+def _set_election_timeout(primary: Member, timeout_ms: int) -> None:
+    with primary.client(limit_s=5) as client:
+        config = client.admin.command("replSetGetConfig")["config"]
+        config["version"] += 1
+        config["settings"]["electionTimeoutMillis"] = timeout_ms
+        client.admin.command("replSetReconfig", config)
 
 
 def has_committed(status: dict[str, Any], moment: Timestamp) -> bool:

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 from bson import Timestamp
-from pymongo import MongoClient
+from pymongo import MongoClient, WriteConcern
 from pymongo.errors import PyMongoError
 
 from tests.cluster.greeting import OP_MSG
 from tests.cluster.member import Member, MemberDied
-from tests.cluster.replica_set import ReplicaSet, has_committed
+from tests.cluster.replica_set import ELECTION_TIMEOUT_MS, ReplicaSet, has_committed
 from tests.cluster.test_greeting import message
 
 IDLE = 1_000
@@ -77,6 +77,33 @@ def test_a_client_that_is_cut_off_with_a_member_reaches_that_one_and_no_other(
                     client.admin.command("ping")
             else:
                 client.admin.command("ping")
+
+
+def test_of_two_primaries_each_is_one_for_its_own_clients_until_the_set_is_mended(
+    replica_set: ReplicaSet,
+) -> None:
+    first = replica_set.await_healthy()
+    with ExitStack() as stack:
+        lost, well = (
+            stack.enter_context(
+                MongoClient(f"{replica_set.uri}&appName={name}", serverSelectionTimeoutMS=5_000)
+            )
+            for name in ("lost", "well")
+        )
+        for client in (lost, well):
+            client.admin.command("ping")
+        second = replica_set.two_primaries(first, with_them=["lost"])
+        assert second is not first
+        notes = well["judge"].get_collection("notes", write_concern=WriteConcern("majority"))
+        notes.insert_one({"_id": 1})
+        assert lost["judge"]["notes"].find_one({"_id": 1}) is None
+        assert lost.primary == ("127.0.0.1", first.public_port)
+        replica_set.mend()
+        replica_set.await_healthy()
+        assert lost["judge"]["notes"].find_one({"_id": 1}) is not None
+    with second.client() as client:
+        settings = client.admin.command("replSetGetConfig")["config"]["settings"]
+    assert settings["electionTimeoutMillis"] == ELECTION_TIMEOUT_MS
 
 
 def client_of(member: Member, name: str | None = None) -> MongoClient[dict[str, Any]]:
