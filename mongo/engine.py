@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import mongoengine
 from mongoengine import fields
@@ -23,6 +24,7 @@ from pymongo.read_concern import ReadConcern
 ALIAS = mongoengine.DEFAULT_CONNECTION_NAME
 DEFAULT_DATABASE = "judge"
 
+APP_NAME = "judge-dispatch"
 CLIENT_OPTIONS: dict[str, Any] = {
     "tz_aware": True,
     "uuidRepresentation": "standard",
@@ -37,7 +39,7 @@ CLIENT_OPTIONS: dict[str, Any] = {
     "socketTimeoutMS": 20_000,
     "serverSelectionTimeoutMS": 5_000,
     "heartbeatFrequencyMS": 1_000,
-    "appname": "judge-dispatch",
+    "appname": APP_NAME,
 }
 
 
@@ -219,9 +221,15 @@ def connect(uri: str) -> Database[dict[str, Any]]:
     """
     mongoengine.disconnect(ALIAS)
     client: MongoClient[dict[str, Any]] = mongoengine.connect(
-        db=_database_name(uri), host=uri, alias=ALIAS, **CLIENT_OPTIONS
+        db=_database_name(uri), host=uri, alias=ALIAS, **CLIENT_OPTIONS | {"appname": app_name(uri)}
     )
     return client[_database_name(uri)]
+
+
+def app_name(uri: str) -> str:
+    """Return what the database's log calls this process: the URI's `appName`, or the service's."""
+    named = {name.lower(): value for name, value in parse_qsl(urlsplit(uri).query)}
+    return named.get("appname") or APP_NAME
 
 
 def connect_in_process() -> Database[dict[str, Any]]:
