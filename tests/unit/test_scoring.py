@@ -151,6 +151,7 @@ def entry(
     [
         ("score=score*(0.8**overtime)", [(DAY + 10 * SECOND, 100)], 80, 100),
         ("score=score*(0.7**overtime)", [(0 * DAY, 50), (DAY + 10 * SECOND, 100)], 85, 100),
+        ("score=score*(0.7**overtime)", [(2 * DAY + 10 * SECOND, 100)], 49, 100),
         (DEFAULT_PENALTY, [(10 * SECOND, 100)], 0, 100),
         ("score=score*(0.7**overtime)", [(-10 * SECOND, 100)], 100, 100),
     ],
