@@ -108,13 +108,14 @@ class Sweeper:
 
 def _drop_unreferenced(prefix: str, blobs: list[Place]) -> int:
     owners = [blob.name.removeprefix(prefix) for blob in blobs]
-    referenced = set()
+    # Items first: a preview that is applied refers from the submission before it no longer does
+    # from its item, so what moves between the two reads is seen by the second.
+    referenced: set[Any] = set(rejudge_items.outputs_of(owners))
     for submission in engine.submissions().find(
         {"_id": {"$in": owners}}, {"code_blob": 1, "result.outputs_blob": 1}
     ):
         referenced.add(submission["code_blob"])
         referenced.add((submission.get("result") or {}).get("outputs_blob"))
-    referenced |= rejudge_items.outputs_of(owners)
     unreferenced = [blob.blob_id for blob in blobs if blob.blob_id not in referenced]
     for blob_id in unreferenced:
         storage.delete(blob_id)
