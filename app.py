@@ -151,7 +151,12 @@ class Maintenance:
         )
 
     def _tidyings(self) -> Sequence[Callable[[], object]]:
-        return (self._drop_blobs, self._record_sample, self._retire_jobs)
+        return (
+            self._drop_blobs,
+            self._record_sample,
+            self._retire_jobs,
+            self._queue.recheck_unreadable,
+        )
 
     def _land_judge_errors(self) -> None:
         verbs.sweep(self._queue, process_result=self._land, now=self._now)

@@ -54,6 +54,11 @@ class Gauges(Collector):
         yield GaugeMetricFamily(
             "dispatch_paused", "Whether the queue is paused.", value=view["paused"] is not None
         )
+        yield GaugeMetricFamily(
+            "dispatch_unreadable",
+            "Jobs and runners passed over because their documents cannot be read.",
+            value=view["unreadable"],
+        )
         runners = self._queue.runners.list(now=now)
         yield GaugeMetricFamily(
             "dispatch_runners_alive",

@@ -546,6 +546,9 @@ class QueueAnswer(Answer):
     depth: list[QueueDepth]
     oldest_pending_age_s: float | None
     landed_per_min: Throughput
+    unreadable: int = Field(
+        description="Jobs and runners passed over because their documents cannot be read."
+    )
     paused: PauseAnswer | None
 
 

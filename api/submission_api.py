@@ -197,6 +197,8 @@ def waits_because(view: dict[str, Any], job: Job | None) -> str | None:
     if view["status"] != Verdict.PENDING:
         return None
     if job is None:
+        if services().queue.jobs.unreadable.knows("jobs", view["submission_id"]):
+            return "Its job cannot be read; it waits for an admin."
         return "It is being put into the queue."
     if job.state is not State.PENDING:
         return "It is being judged."

@@ -14,7 +14,7 @@ from ulid import ULID
 
 
 class Verdict(IntEnum):
-    """What judging said. The larger of two codes is the worse one."""
+    """What judging said. The larger of two codes is the worse one, but nothing outweighs a JE."""
 
     PENDING = -1
     AC = 0

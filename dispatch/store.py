@@ -7,8 +7,9 @@ None when the guard did not hold. No function here decides what None means.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pymongo import ReturnDocument
@@ -23,12 +24,16 @@ from dispatch.indexes import INDEXES, OUTGROWN
 from dispatch.lease import LeaseRules
 from dispatch.records import Job
 from dispatch.states import HELD, OPEN, Edge, Outcome, State
+from dispatch.unreadable import Unreadable, UnreadableDocument
 
 Document = dict[str, Any]
 
 HELD_VALUES = [state.value for state in HELD]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HISTORY_MAX = 20
 INDEX_NOT_FOUND = 27
+WRONG_TYPE = frozenset({2, 14})
+"""What the server says of an update of a field that is not of the update's type."""
 REPLACED_IDS_MAX = 8
 LEASE_FIELDS = ("leased_by", "lease_token", "claim_id", "lease_deadline", "landing_deadline")
 
@@ -89,13 +94,16 @@ def _as_stored(number: int) -> list[int | None]:
 class JobStore:
     """The `jobs` collection. Its reads are of what a majority has: see `dispatch.concerns`."""
 
-    def __init__(self, database: Database[Document], rules: LeaseRules) -> None:
+    def __init__(
+        self, database: Database[Document], rules: LeaseRules, unreadable: Unreadable | None = None
+    ) -> None:
         self.jobs: Collection[Document] = database.get_collection("jobs").with_options(
             write_concern=DURABLE, read_concern=MAJORITY
         )
         self.newest = self.jobs.with_options(read_concern=LOCAL)
         """For a claim's look at the line alone: its write guards the very job that it took there,
         and what others have just taken is not to be run after."""
+        self.unreadable = unreadable or Unreadable(database)
         self.rules = rules
 
     def create_indexes(self) -> None:
@@ -107,13 +115,31 @@ class JobStore:
 
     # -- reads ---------------------------------------------------------------------------
 
+    def read(self, document: Mapping[str, Any] | None) -> Job | None:
+        """Read a job document; None: there is none, or none that can be read."""
+        if document is None:
+            return None
+        try:
+            return Job.from_document(document)
+        except UnreadableDocument as error:
+            self.unreadable.met(self.jobs.name, document.get("_id"), str(error))
+            return None
+
+    def read_all(self, documents: Iterable[Mapping[str, Any]]) -> list[Job]:
+        """Read job documents, those left out that cannot be read."""
+        return [job for job in map(self.read, documents) if job is not None]
+
+    def past_unreadable(self, wanted: Document) -> Document:
+        """Return a filter for what is `wanted`, but for jobs that are known to be unreadable."""
+        return self.unreadable.past(self.jobs.name, wanted)
+
     def get(self, submission_id: str) -> Job | None:
         """Return the job of a submission."""
-        return _job(self.jobs.find_one({"_id": submission_id}))
+        return self.read(self.jobs.find_one({"_id": submission_id}))
 
     def by_job_id(self, job_id: str) -> Job | None:
         """Return the job whose current id is `job_id`."""
-        return _job(self.jobs.find_one({"job_id": job_id}))
+        return self.read(self.jobs.find_one({"job_id": job_id}))
 
     def confirmed(self, job_id: str) -> tuple[Job | None, bool]:
         """Return the job whose current id is `job_id`, and whether that id was replaced.
@@ -124,7 +150,7 @@ class JobStore:
             PyMongoError: there is no such proof, for example as this primary has been cut off.
         """
         with proven(self.jobs.database) as session:
-            job = _job(self.jobs.find_one({"job_id": job_id}, session=session))
+            job = self.read(self.jobs.find_one({"job_id": job_id}, session=session))
             if job is not None:
                 return job, False
             replaced = self.jobs.find_one({"replaced_ids": job_id}, {"_id": 1}, session=session)
@@ -132,7 +158,7 @@ class JobStore:
 
     def by_claim_id(self, runner_id: str, claim_id: str) -> Job | None:
         """Return the job that `runner_id` took under `claim_id`, if it is still its lease."""
-        return _job(self.jobs.find_one(taken_under(runner_id, claim_id)))
+        return self.read(self.jobs.find_one(taken_under(runner_id, claim_id)))
 
     def pending(
         self,
@@ -152,26 +178,26 @@ class JobStore:
         wanted = waiting(languages, without, held_rejudges, held_priority)
         if not_failed_by is not None:
             wanted["failed_by"] = {"$ne": not_failed_by}
-        found = self.newest.find(wanted)
-        return _jobs(found.sort(LINE_ORDER).limit(limit))
+        found = self.newest.find(self.past_unreadable(wanted))
+        return self.read_all(found.sort(LINE_ORDER).limit(limit))
 
     def orphans(
         self, now: datetime, languages: Sequence[int], without: Iterable[int], limit: int
     ) -> list[Job]:
         """Return leases that are over and have attempts left, the longest over first."""
-        found = self.newest.find(orphaned(now, self.rules, languages, without))
-        return _jobs(found.sort(ORPHANS_ORDER).limit(limit))
+        wanted = orphaned(now, self.rules, languages, without)
+        found = self.newest.find(self.past_unreadable(wanted))
+        return self.read_all(found.sort(ORPHANS_ORDER).limit(limit))
 
     def exhausted(self, now: datetime, limit: int) -> list[Job]:
         """Return leases that are over and have no attempt left, the longest over first."""
-        found = self.jobs.find(
-            {
-                "state": {"$in": HELD_VALUES},
-                "lease_deadline": passed_or_absent(now),
-                "attempts": {"$gte": self.rules.max_attempts},
-            }
-        )
-        return _jobs(found.sort([("lease_deadline", 1)]).limit(limit))
+        wanted = {
+            "state": {"$in": HELD_VALUES},
+            "lease_deadline": passed_or_absent(now),
+            "attempts": {"$gte": self.rules.max_attempts},
+        }
+        found = self.jobs.find(self.past_unreadable(wanted))
+        return self.read_all(found.sort([("lease_deadline", 1)]).limit(limit))
 
     def held_by(self, runner_id: str, job_ids: Sequence[str]) -> set[str]:
         """Return those of `job_ids` that `runner_id` holds a lease on, with proof.
@@ -213,16 +239,20 @@ class JobStore:
 
     def marks_due(self, limit: int) -> list[Job]:
         """Return rejudged jobs whose mark on the submission may be missing."""
-        return _jobs(self.jobs.find({"mark_due": {"$gt": 0}}).limit(limit))
+        return self.read_all(
+            self.jobs.find(self.past_unreadable({"mark_due": {"$gt": 0}})).limit(limit)
+        )
 
     def restores_due(self, limit: int) -> list[Job]:
         """Return cancelled jobs whose submission may not show its result again yet."""
-        return _jobs(self.jobs.find({"restore_due": {"$gt": 0}}).limit(limit))
+        return self.read_all(
+            self.jobs.find(self.past_unreadable({"restore_due": {"$gt": 0}})).limit(limit)
+        )
 
     def some(self, submission_ids: Sequence[str]) -> dict[str, Job]:
         """Return submission id to job, of those of `submission_ids` that have one."""
         found = self.jobs.find({"_id": {"$in": list(submission_ids)}})
-        return {job.submission_id: job for job in _jobs(found)}
+        return {job.submission_id: job for job in self.read_all(found)}
 
     def highest_priority(self, languages: Sequence[int], besides: str) -> int | None:
         """Return the best priority of those that wait, the submission `besides` left out."""
@@ -235,7 +265,7 @@ class JobStore:
             {"priority": 1},
             sort=[("priority", -1)],
         )
-        return None if first is None else int(first.get("priority", 0))
+        return None if first is None else _whole(first.get("priority"))
 
     def ahead_of(self, job: Job, places_max: int) -> int:
         """Return how many waiting jobs come before a waiting one, counting to `places_max`."""
@@ -265,12 +295,25 @@ class JobStore:
                 {"$sort": {"_id.state": 1, "_id.priority": -1}},
             ]
         )
-        return [{**group["_id"], "count": group["count"]} for group in found]
+        counts: dict[tuple[str, int], int] = {}
+        for group in found:
+            # Where the priority cannot be read, it is counted as one that is absent.
+            place = (group["_id"]["state"], _whole(group["_id"].get("priority")))
+            counts[place] = counts.get(place, 0) + group["count"]
+        return [
+            {"state": state, "priority": priority, "count": count}
+            for (state, priority), count in sorted(
+                counts.items(), key=lambda entry: (entry[0][0], -entry[0][1])
+            )
+        ]
 
     def oldest_pending(self) -> datetime | None:
         """Return since when the longest waiting job has been in line."""
         oldest = self.jobs.find_one(
-            {"state": State.PENDING.value}, {"queued_at": 1}, sort=[("queued_at", 1)]
+            # The bound leaves out what is no date.
+            {"state": State.PENDING.value, "queued_at": {"$gt": EPOCH}},
+            {"queued_at": 1},
+            sort=[("queued_at", 1)],
         )
         return None if oldest is None else oldest["queued_at"]
 
@@ -759,8 +802,8 @@ class JobStore:
             update["$inc"] = dict(inc)
         if max_:
             update["$max"] = max_
-        return _job(
-            self.jobs.find_one_and_update(
+        try:
+            left = self.jobs.find_one_and_update(
                 {
                     "_id": job.submission_id,
                     "job_id": job.job_id,
@@ -770,7 +813,13 @@ class JobStore:
                 update,
                 return_document=ReturnDocument.AFTER,
             )
-        )
+        except OperationFailure as error:
+            if error.code not in WRONG_TYPE:
+                raise
+            # A claim has not read the whole document.
+            self.unreadable.met(self.jobs.name, job.submission_id, str(error))
+            return None
+        return self.read(left)
 
 
 def _drop_index(jobs: Collection[Document], name: str) -> None:
@@ -781,12 +830,9 @@ def _drop_index(jobs: Collection[Document], name: str) -> None:
             raise
 
 
-def _job(document: Mapping[str, Any] | None) -> Job | None:
-    return None if document is None else Job.from_document(document)
-
-
-def _jobs(documents: Iterable[Mapping[str, Any]]) -> list[Job]:
-    return [Job.from_document(document) for document in documents]
+def _whole(number: Any) -> int:
+    is_finite = isinstance(number, (int, float)) and math.isfinite(number)
+    return int(number) if is_finite else 0
 
 
 def _owner(runner_id: str, lease_token: str | None) -> Document:

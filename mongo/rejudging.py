@@ -17,7 +17,7 @@ from pymongo.cursor import Cursor
 from ulid import ULID
 
 from dispatch.contract import Verdict
-from mongo import engine, rejudge_filter, rejudge_items, rejudge_preview
+from mongo import engine, rejudge_filter, rejudge_items, rejudge_preview, unreadable
 from mongo.bulk_queue import BulkQueue, JobView
 from mongo.cancelling import cancel_job, is_under_way
 from mongo.errors import ConflictError, NotFoundError
@@ -262,14 +262,25 @@ def _collect(rejudge: Document, queue: BulkQueue) -> bool:
     _keep_hold(rejudge, queue)
     found = list(_uncollected(rejudge))
     if found:
-        rejudge_items.add(rejudge["_id"], found)
+        rejudge_items.add(rejudge["_id"], [one for one in found if _is_readable(one)])
         rejudges().update_one(
             {"_id": rejudge["_id"], "state": "collecting"},
-            {"$set": {"collected": [found[-1]["submitted_at"], found[-1]["_id"]]}},
+            {"$set": {"collected": [found[-1].get("submitted_at"), found[-1]["_id"]]}},
         )
         return True
     total = rejudge_items.items().count_documents({"rejudge": rejudge["_id"]})
     return _move(rejudge, "running", total=total)
+
+
+def _is_readable(submission: Document) -> bool:
+    """Tell whether a submission can be rejudged; one that cannot be read is left out."""
+    if not unreadable.has("submissions", submission, {"username": str, "problem_id": int}):
+        return False
+    result = submission.get("result")
+    shown = {"_id": submission["_id"], **result} if isinstance(result, dict) else submission
+    return result is None or unreadable.has(
+        "submissions", shown, {"status": int, "score": int, "fence": int}
+    )
 
 
 def _uncollected(rejudge: Document) -> Cursor[Document]:

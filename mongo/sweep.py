@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from pymongo.errors import DuplicateKeyError
 
-from mongo import engine, recompute, rejudge_items, storage
+from mongo import engine, recompute, rejudge_items, storage, unreadable
 from mongo.storage import Place
 from mongo.submission import JobQueue
 
@@ -52,7 +52,9 @@ class Sweeper:
         self._waiting_after = waiting[-1]["_id"] if len(waiting) == WAITING_MAX else ""
         missing = set(self._queue.without_job([entry["_id"] for entry in waiting]))
         for submission in waiting:
-            if submission["_id"] in missing:
+            if submission["_id"] in missing and unreadable.has(
+                "submissions", submission, {"job_id": str, "problem_id": int, "language": int}
+            ):
                 self._enqueue(submission)
         return len(missing)
 
@@ -122,11 +124,23 @@ def _drop_unreferenced(prefix: str, blobs: list[Place]) -> int:
 
 def _unreferenced(prefix: str, blobs: list[Place]) -> list[Place]:
     owners = [blob.name.removeprefix(prefix) for blob in blobs]
-    referenced = set()
+    # Items first: a preview that is applied refers from the submission before it no longer does
+    # from its item, so what moves between the two reads is seen by the second.
+    referenced: set[Any] = set(rejudge_items.outputs_of(owners))
+    kept: set[str] = set()
     for submission in engine.submissions().find(
         {"_id": {"$in": owners}}, {"code_blob": 1, "result.outputs_blob": 1}
     ):
-        referenced.add(submission["code_blob"])
-        referenced.add((submission.get("result") or {}).get("outputs_blob"))
-    referenced |= rejudge_items.outputs_of(owners)
-    return [blob for blob in blobs if blob.blob_id not in referenced]
+        found = unreadable.each("submissions", [submission], _blobs_of)
+        referenced.update(*found)
+        if not found:
+            # What it refers to is not known, and what is dropped cannot be had again.
+            kept.add(prefix + submission["_id"])
+    return [blob for blob in blobs if blob.blob_id not in referenced and blob.name not in kept]
+
+
+def _blobs_of(submission: dict[str, Any]) -> set[Any]:
+    blobs = {submission["code_blob"], (submission.get("result") or {}).get("outputs_blob")}
+    if not all(blob is None or isinstance(blob, (str, bytes)) for blob in blobs):
+        raise TypeError("code_blob or result.outputs_blob is no blob")
+    return blobs

@@ -350,6 +350,7 @@ def test_the_queue_is_seen_paused_and_resumed(service: Service) -> None:
         "depth": [{"state": "pending", "priority": 0, "count": 1}],
         "oldest_pending_age_s": 90.0,
         "landed_per_min": {"last_1_min": 0.0, "last_5_min": 0.0, "last_15_min": 0.0},
+        "unreadable": 0,
         "paused": None,
     }
     assert service.call("POST", "/queue/pause", json={"why": "cleaning"}).status_code == 204

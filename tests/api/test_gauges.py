@@ -32,6 +32,7 @@ def test_the_gauges_follow_the_queue(service: Service) -> None:
         "dispatch_oldest_pending_seconds": 0,
         "dispatch_paused": 0,
         "dispatch_runners_alive": 0,
+        "dispatch_unreadable": 0,
         "dispatch_runners_registered": 0,
     }
     assert gauges(service) == nothing
