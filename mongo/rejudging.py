@@ -375,7 +375,10 @@ def _queue(rejudge: Document, item: Document, queue: BulkQueue) -> None:
             if rejudge["mode"] == "preview":
                 rejudge_items.settle(item, SKIPPED, "it is being judged already")
             return
-        asked, was = (job.job_id, job.fence), item["before"]
+        asked = (job.job_id, job.fence)
+        if rejudge["mode"] != "preview":
+            # The new result may have landed. (A preview's lands beside: what stood still stands.)
+            was = item["before"]
     rejudge_items.queued(item, job_id=asked[0], fence=asked[1], was=was)
 
 
