@@ -58,6 +58,7 @@ from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundEr
 from mongo.judge import Judge
 from mongo.landing import process_result
 from mongo.recompute import RecomputeContendedError
+from mongo.stranded import Stranded
 from mongo.submission import keep_fences, mark_rejudged
 from mongo.sweep import Sweeper
 from settings import IN_PROCESS_URI, Settings, SettingsError, load_settings
@@ -95,7 +96,8 @@ class Maintenance:
         self._domain_queue = domain_queue
         self._land = land
         self._now = now
-        self._sweeper = Sweeper(domain_queue)
+        self._sweeper = Sweeper()
+        self._stranded = Stranded(domain_queue)
         self._busy = threading.Lock()
         self._next = self._next_tidy = datetime.min.replace(tzinfo=UTC)
 
@@ -144,12 +146,12 @@ class Maintenance:
             self._land_judge_errors,
             self._mark_rejudged,
             self._bring_back_cancelled,
-            self._enqueue_missing,
+            self._right_waiting,
             self._finish_homeworks,
         )
 
     def _tidyings(self) -> Sequence[Callable[[], object]]:
-        return (self._drop_blobs, self._record_sample, self._retire_jobs)
+        return (self._right_open, self._drop_blobs, self._record_sample, self._retire_jobs)
 
     def _land_judge_errors(self) -> None:
         verbs.sweep(self._queue, process_result=self._land, now=self._now)
@@ -168,8 +170,11 @@ class Maintenance:
             bring_back(job.submission_id, fence=fence, queue=self._domain_queue)
             emit("result_repaired", submission_id=job.submission_id, fence=fence)
 
-    def _enqueue_missing(self) -> None:
-        _tell("missing_jobs_enqueued", self._sweeper.enqueue_missing())
+    def _right_waiting(self) -> None:
+        _tell("missing_jobs_enqueued", self._stranded.right_waiting())
+
+    def _right_open(self) -> None:
+        self._stranded.right_open()
 
     def _finish_homeworks(self) -> None:
         _tell("homeworks_finished", self._sweeper.finish_homeworks(now=self._now()))

@@ -198,6 +198,10 @@ def waits_because(view: dict[str, Any], job: Job | None) -> str | None:
         return None
     if job is None:
         return "It is being put into the queue."
+    if job.given_up:
+        return "Its judging got lost. An admin has to have it judged again."
+    if job.state is State.DONE:
+        return "Its judging got lost. It is about to be judged again."
     if job.state is not State.PENDING:
         return "It is being judged."
     ready = services().judge.is_ready(job.problem_id)

@@ -31,6 +31,20 @@ HISTORY_MAX = 20
 INDEX_NOT_FOUND = 27
 REPLACED_IDS_MAX = 8
 LEASE_FIELDS = ("leased_by", "lease_token", "claim_id", "lease_deadline", "landing_deadline")
+OF_ONE_JUDGING = (
+    *LEASE_FIELDS,
+    "handed_out",
+    "outcome",
+    "done_at",
+    "avoid_runner",
+    "avoid_until",
+    "failed_by",
+    "failed_until",
+    "given_back",
+)
+"""What a fresh judging begins without."""
+REPAIRS = ("repairs", "repaired_at", "given_up_at", "given_up_why")
+"""What tells of repairs; a rejudge begins without it."""
 
 
 def passed_or_absent(now: datetime) -> Document:
@@ -257,12 +271,6 @@ class JobStore:
         )
         return None if oldest is None else oldest["queued_at"]
 
-    def without_job(self, submission_ids: Sequence[str]) -> list[str]:
-        """Return those of `submission_ids` that have no job, in their order."""
-        found = self.jobs.find({"_id": {"$in": list(submission_ids)}}, {"_id": 1})
-        known = {document["_id"] for document in found}
-        return [submission_id for submission_id in submission_ids if submission_id not in known]
-
     # -- edges ---------------------------------------------------------------------------
 
     def enqueue(
@@ -277,8 +285,11 @@ class JobStore:
         now: datetime,
         rejudge_id: str | None = None,
         preview: bool = False,
+        mark_due: bool = False,
     ) -> bool:
         """Insert the job unless the submission has one. Tell whether it was inserted.
+
+        `mark_due`: the submission has yet to carry its fence and id.
 
         Raises:
             DuplicateKeyError: `job_id` belongs to another submission.
@@ -296,6 +307,7 @@ class JobStore:
             "drain_refunds": 0,
             "replaced_ids": [],
             **_given(rejudge_id=rejudge_id, preview=preview or None),
+            **({"mark_due": fence} if mark_due else {}),
             "history": [_entry(event="enqueue", now=now, job_id=job_id, fence=fence, attempts=0)],
         }
         try:
@@ -559,21 +571,27 @@ class JobStore:
         )
 
     def rejudge_pending(
-        self, job: Job, *, priority: int, rejudge_id: str | None, now: datetime
+        self,
+        job: Job,
+        *,
+        priority: int,
+        rejudge_id: str | None,
+        now: datetime,
+        submission_fence: int = 0,
     ) -> Job | None:
         """Keep a waiting job for the rejudge: same id, same place, the better priority.
 
-        A preview's job becomes one that counts.
+        A preview's job becomes one that counts. Its fence is above the job's and the submission's.
         """
+        fence = max(job.fence, submission_fence) + 1
         return self._transition(
             states.REJUDGE_PENDING,
             job,
             guard={"fence": stored(job.fence), **_other_rejudge(rejudge_id)},
-            set_={"mark_due": job.fence + 1, **_given(rejudge_id=rejudge_id)},
-            unset=["preview"],
-            inc={"fence": 1},
+            set_={"fence": fence, "mark_due": fence, **_given(rejudge_id=rejudge_id)},
+            unset=["preview", *REPAIRS],
             max_={"priority": priority},
-            fence=job.fence + 1,
+            fence=fence,
             runner_id=None,
             now=now,
         )
@@ -587,11 +605,14 @@ class JobStore:
         rejudge_id: str | None,
         now: datetime,
         preview: bool = False,
+        submission_fence: int = 0,
     ) -> Job | None:
         """Replace a job that is no longer waiting by a new one with a fresh budget.
 
-        A preview's leaves the submission as it is, so it owes it no mark.
+        Its fence is above the job's and the submission's. A preview's leaves the submission as it
+        is, so it owes it no mark.
         """
+        fence = max(job.fence, submission_fence) + 1
         # A submission still being judged keeps its better place: a bulk rejudge must not send a
         # fresh submission to the back.
         kept = priority if job.state is State.DONE else max(priority, job.priority)
@@ -605,25 +626,18 @@ class JobStore:
                 "queued_at": now,
                 "attempts": 0,
                 "drain_refunds": 0,
-                **({"preview": True} if preview else {"mark_due": job.fence + 1}),
+                "fence": fence,
+                **({"preview": True} if preview else {"mark_due": fence}),
                 **_given(rejudge_id=rejudge_id),
             },
             unset=[
-                *LEASE_FIELDS,
-                "handed_out",
-                "outcome",
-                "done_at",
-                "avoid_runner",
-                "avoid_until",
-                "failed_by",
-                "failed_until",
-                "given_back",
+                *OF_ONE_JUDGING,
+                *REPAIRS,
                 *(["mark_due"] if preview else ["preview"]),
                 *([] if rejudge_id else ["rejudge_id"]),
             ],
-            inc={"fence": 1},
-            push={"replaced_ids": {"$each": [job.job_id], "$slice": -REPLACED_IDS_MAX}},
-            fence=job.fence + 1,
+            push=_replaced(job.job_id),
+            fence=fence,
             new_job_id=job_id,
             runner_id=None,
             now=now,
@@ -685,6 +699,58 @@ class JobStore:
             {"$unset": {"mark_due": ""}},
         )
 
+    def repair(
+        self,
+        seen: Mapping[str, Any],
+        *,
+        job_id: str,
+        problem_id: int,
+        language: int,
+        fence: int,
+        preview: bool,
+        now: datetime,
+        note: str,
+    ) -> Job | None:
+        """Replace a job that leads to no verdict by a fresh one under `fence`, above all others.
+
+        `seen` is the raw document as it was found: what is broken in it cannot be read as a job.
+        `preview`: it stays one, and owes the submission no mark.
+        """
+        given: Document = {"problem_id": problem_id, "language": language, "queued_at": now}
+        readable = {**seen, **given, "job_id": seen.get("job_id"), "outcome": None}
+        job = Job.from_document({**readable, "handed_out": None})
+        return self._transition(
+            states.REPAIR,
+            job,
+            guard={"fence": stored(job.fence)},
+            set_={
+                **given,
+                "job_id": job_id,
+                "priority": job.priority,
+                "attempts": 0,
+                "drain_refunds": 0,
+                "fence": fence,
+                "repaired_at": now,
+                **({} if preview else {"mark_due": fence}),
+            },
+            unset=[
+                *OF_ONE_JUDGING,
+                "restore_due",
+                "given_up_at",
+                "given_up_why",
+                "mark_due" if preview else "preview",
+            ],
+            inc={"repairs": 1},
+            push=_replaced(job.job_id),
+            fence=fence,
+            new_job_id=job_id,
+            runner_id=None,
+            now=now,
+            note=note,
+            only_from=job.state,
+            attempts=0,
+        )
+
     def _transition(
         self,
         edge: Edge,
@@ -744,6 +810,12 @@ class JobStore:
                 return_document=ReturnDocument.AFTER,
             )
         )
+
+
+def _replaced(job_id: str | None) -> Document:
+    """Return the push that keeps the id of a replaced job. (A broken job may have none.)"""
+    replaced = [] if job_id is None else [job_id]
+    return {"replaced_ids": {"$each": replaced, "$slice": -REPLACED_IDS_MAX}}
 
 
 def _drop_index(jobs: Collection[Document], name: str) -> None:
