@@ -51,7 +51,7 @@ from dispatch.wakeup import Wakeup
 from domain_queue import DomainQueue
 from housekeeping import Housekeeping
 from local import kept_secret_key, start_store, store_uri
-from mongo import console_session, engine, index_check, problem, rejudging, storage, user
+from mongo import checks, console_session, engine, index_check, problem, rejudging, storage, user
 from mongo.cancelling import bring_back
 from mongo.embedded import EmbeddedError
 from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
@@ -122,8 +122,13 @@ class Maintenance:
         Raises:
             PyMongoError: the database went away; what is left is done by a later call.
         """
-        for step in (*self._sweeps(), *self._tidyings(), self.advance_rejudges):
+        for step in (*self._sweeps(), *self._tidyings(), self.advance):
             step()
+
+    def advance(self) -> bool:
+        """Move on by one step what takes long; tell whether there is more to do at once."""
+        more = self.advance_rejudges()
+        return checks.advance(queue=self._domain_queue, now=self._now) or more
 
     def advance_rejudges(self) -> bool:
         """Move bulk rejudges on by one step; tell whether there is more to do at once.
@@ -380,7 +385,7 @@ def _services(
         feed=feed,
         is_free=lambda submission_id: is_free(queue.jobs.get(submission_id), now),
         maintain=maintain,
-        housekeeping=Housekeeping(maintain, maintain.advance_rejudges, wakeup.notify),
+        housekeeping=Housekeeping(maintain, maintain.advance, wakeup.notify),
         readiness=partial(_readiness, database, in_process, prepare),
     )
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from dispatch import inspection, repair
 from dispatch import job as verbs
-from dispatch import repair
 from dispatch.clock import Clock
 from dispatch.contract import SubmissionSeen
 from dispatch.queue import Queue
@@ -107,6 +107,23 @@ class DomainQueue:
         return repair.repair_job(
             self._queue, submission_id, look=look, now=self._now, by_hand=by_hand
         )
+
+    def inspect(
+        self,
+        after: str,
+        limit: int,
+        *,
+        look_at: Callable[[Sequence[str]], Mapping[str, SubmissionSeen]],
+    ) -> tuple[list[tuple[str, str, str, str]], int, str | None]:
+        """Return (invariant, submission, what, remedy) of each fault, how many jobs, the place."""
+        faults, count, following = inspection.inspect_page(
+            self._queue, after, limit, look_at=look_at, now=self._now
+        )
+        told = [
+            (fault.invariant, fault.submission_id, fault.what, fault.remedy.value)
+            for fault in faults
+        ]
+        return told, count, following
 
     def preview_for(
         self,

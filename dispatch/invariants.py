@@ -106,8 +106,8 @@ def _check_counts(job: Document, rules: LeaseRules | None) -> Iterator[tuple[str
     if refunds < 0 or (rules and refunds > rules.drain_refunds_max):
         yield "I5", f"drain_refunds is {refunds}"
     replaced = job.get("replaced_ids", [])
-    if job["job_id"] in replaced or len(set(replaced)) != len(replaced):
-        yield "I4", f"job {job['job_id']} and those that it replaced are not told apart"
+    if job.get("job_id") in replaced or len(set(replaced)) != len(replaced):
+        yield "I4", f"job {job.get('job_id')} and those that it replaced are not told apart"
     if (job.get("mark_due") or 0) > job.get("fence", 0):
         yield "I4", "the mark that is due carries a fence of the future"
     if (job.get("restore_due") or 0) > job.get("fence", 0):
@@ -124,8 +124,8 @@ def _check_history(job: Document, state: State) -> Iterator[tuple[str, str]]:
         yield "I1", f"state {state} was not reached by {last['event']}"
     if last["fence"] != job.get("fence", 0):
         yield "I4", f"fence {job.get('fence')} is not that of {last['event']}, {last['fence']}"
-    if last["job_id"] != job["job_id"]:
-        yield "I4", f"job_id {job['job_id']} is not that of {last['event']}"
+    if last["job_id"] != job.get("job_id"):
+        yield "I4", f"job_id {job.get('job_id')} is not that of {last['event']}"
     if last["attempts"] != job.get("attempts", 0):
         yield "I5", f"attempts {job.get('attempts')} are not those of {last['event']}"
 

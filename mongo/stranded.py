@@ -26,6 +26,7 @@ WAITING_MAX = 500
 """How many submissions, or jobs, one call looks at."""
 REPAIRED_MAX = 50
 """How many one call puts right."""
+PENDING = Verdict.PENDING.value
 SEEN = {"status": 1, "job_id": 1, "fence": 1, "problem_id": 1, "language": 1}
 
 
@@ -76,7 +77,7 @@ class Stranded:
         """
         waiting = list(
             engine.submissions()
-            .find({"status": Verdict.PENDING.value, "_id": {"$gt": self._waiting_after}}, SEEN)
+            .find({"status": PENDING, "_id": {"$gt": self._waiting_after}}, SEEN)
             .sort("_id", 1)
             .limit(WAITING_MAX)
         )
@@ -87,7 +88,7 @@ class Stranded:
         seen = _by_id(waiting)
         missing, suspects = self._queue.compare(list(seen), seen)
         for submission_id in missing:
-            self._enqueue(seen[submission_id])
+            enqueue(seen[submission_id], queue=self._queue)
         self._right(suspects)
         return len(missing)
 
@@ -101,8 +102,7 @@ class Stranded:
             ids, self._open_at = self._queue.open_page(self._open_at, WAITING_MAX)
             looked_at += len(ids)
             if ids:
-                found = engine.submissions().find({"_id": {"$in": ids}}, SEEN)
-                self._right(self._queue.compare(ids, _by_id(found))[1])
+                self._right(self._queue.compare(ids, look_at(ids))[1])
             if self._open_at is None:
                 break
         for submission_id in self._queue.given_up(REPAIRED_MAX):
@@ -118,18 +118,20 @@ class Stranded:
                 # One that cannot be put right stops no other.
                 log.exception("repair_failed", submission_id=submission_id)
 
-    def _enqueue(self, submission: SubmissionSeen) -> None:
-        ids = {"submission_id": submission.submission_id, "job_id": submission.job_id}
-        try:
-            self._queue.enqueue(
-                **ids,
-                problem_id=submission.problem_id,
-                language=submission.language,
-                submission_fence=submission.fence,
-            )
-        except DuplicateKeyError:
-            # Another submission's job has that id. One that cannot be entered stops no other.
-            log.error("job_id_taken", **ids)
+
+def enqueue(submission: SubmissionSeen, *, queue: JobQueue) -> None:
+    """Give a submission its job, unless it has one."""
+    ids = {"submission_id": submission.submission_id, "job_id": submission.job_id}
+    try:
+        queue.enqueue(
+            **ids,
+            problem_id=submission.problem_id,
+            language=submission.language,
+            submission_fence=submission.fence,
+        )
+    except DuplicateKeyError:
+        # Another submission's job has that id. One that cannot be entered stops no other.
+        log.error("job_id_taken", **ids)
 
 
 def repair(submission_id: str, *, queue: StrandedQueue, by_hand: bool = False) -> None:
@@ -145,7 +147,12 @@ def repair(submission_id: str, *, queue: StrandedQueue, by_hand: bool = False) -
 
 def look(submission_id: str) -> SubmissionSeen | None:
     """Return a submission as the queue is told of it."""
-    return _by_id(engine.submissions().find({"_id": submission_id}, SEEN)).get(submission_id)
+    return look_at([submission_id]).get(submission_id)
+
+
+def look_at(submission_ids: Sequence[str]) -> dict[str, SubmissionSeen]:
+    """Return those of these submissions that there are, by id."""
+    return _by_id(engine.submissions().find({"_id": {"$in": list(submission_ids)}}, SEEN))
 
 
 def _by_id(submissions: Iterable[Document]) -> dict[str, SubmissionSeen]:
