@@ -149,6 +149,18 @@ class HandOut(Protocol):
         """Return the problem's ready revision, or None while it has none."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SubmissionSeen:
+    """A submission as the queue is told of it, to be compared with its job."""
+
+    submission_id: str
+    job_id: str
+    fence: int
+    pending: bool
+    problem_id: int
+    language: int
+
+
 def new_job_id() -> str:
     """Return a fresh job id, `jb_<ULID>`."""
     return f"jb_{ULID()}"

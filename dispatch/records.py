@@ -73,6 +73,8 @@ class Job:
     given_back: Mapping[str, Any] | None
     """Who gave the pending job back, with which token and reason: recognises a repeat."""
     history: tuple[Mapping[str, Any], ...]
+    given_up: bool = False
+    """It leads to no verdict, and only a human can put that right."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Job:
@@ -120,6 +122,7 @@ class Job:
             replaced_ids=tuple(document.get("replaced_ids") or ()),
             given_back=_given_back(document.get("given_back")),
             history=tuple(dict(entry) for entry in document.get("history") or ()),
+            given_up=document.get("given_up_at") is not None,
         )
 
 

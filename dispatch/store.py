@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +37,20 @@ WRONG_TYPE = frozenset({2, 14})
 """What the server says of an update of a field that is not of the update's type."""
 REPLACED_IDS_MAX = 8
 LEASE_FIELDS = ("leased_by", "lease_token", "claim_id", "lease_deadline", "landing_deadline")
+OF_ONE_JUDGING = (
+    *LEASE_FIELDS,
+    "handed_out",
+    "outcome",
+    "done_at",
+    "avoid_runner",
+    "avoid_until",
+    "failed_by",
+    "failed_until",
+    "given_back",
+)
+"""What a fresh judging begins without."""
+REPAIRS = ("repairs", "repaired_at", "given_up_at", "given_up_why")
+"""What tells of repairs; a rejudge begins without it."""
 
 
 def passed_or_absent(now: datetime) -> Document:
@@ -317,12 +332,6 @@ class JobStore:
         )
         return None if oldest is None else oldest["queued_at"]
 
-    def without_job(self, submission_ids: Sequence[str]) -> list[str]:
-        """Return those of `submission_ids` that have no job, in their order."""
-        found = self.jobs.find({"_id": {"$in": list(submission_ids)}}, {"_id": 1})
-        known = {document["_id"] for document in found}
-        return [submission_id for submission_id in submission_ids if submission_id not in known]
-
     # -- edges ---------------------------------------------------------------------------
 
     def enqueue(
@@ -337,8 +346,11 @@ class JobStore:
         now: datetime,
         rejudge_id: str | None = None,
         preview: bool = False,
+        mark_due: bool = False,
     ) -> bool:
         """Insert the job unless the submission has one. Tell whether it was inserted.
+
+        `mark_due`: the submission has yet to carry its fence and id.
 
         Raises:
             DuplicateKeyError: `job_id` belongs to another submission.
@@ -356,6 +368,7 @@ class JobStore:
             "drain_refunds": 0,
             "replaced_ids": [],
             **_given(rejudge_id=rejudge_id, preview=preview or None),
+            **({"mark_due": fence} if mark_due else {}),
             "history": [_entry(event="enqueue", now=now, job_id=job_id, fence=fence, attempts=0)],
         }
         try:
@@ -629,21 +642,27 @@ class JobStore:
         )
 
     def rejudge_pending(
-        self, job: Job, *, priority: int, rejudge_id: str | None, now: datetime
+        self,
+        job: Job,
+        *,
+        priority: int,
+        rejudge_id: str | None,
+        now: datetime,
+        submission_fence: int = 0,
     ) -> Job | None:
         """Keep a waiting job for the rejudge: same id, same place, the better priority.
 
-        A preview's job becomes one that counts.
+        A preview's job becomes one that counts. Its fence is above the job's and the submission's.
         """
+        fence = max(job.fence, submission_fence) + 1
         return self._transition(
             states.REJUDGE_PENDING,
             job,
             guard={"fence": stored(job.fence), **_other_rejudge(rejudge_id)},
-            set_={"mark_due": job.fence + 1, **_given(rejudge_id=rejudge_id)},
-            unset=["preview"],
-            inc={"fence": 1},
+            set_={"fence": fence, "mark_due": fence, **_given(rejudge_id=rejudge_id)},
+            unset=["preview", *REPAIRS],
             max_={"priority": priority},
-            fence=job.fence + 1,
+            fence=fence,
             runner_id=None,
             now=now,
         )
@@ -657,11 +676,14 @@ class JobStore:
         rejudge_id: str | None,
         now: datetime,
         preview: bool = False,
+        submission_fence: int = 0,
     ) -> Job | None:
         """Replace a job that is no longer waiting by a new one with a fresh budget.
 
-        A preview's leaves the submission as it is, so it owes it no mark.
+        Its fence is above the job's and the submission's. A preview's leaves the submission as it
+        is, so it owes it no mark.
         """
+        fence = max(job.fence, submission_fence) + 1
         # A submission still being judged keeps its better place: a bulk rejudge must not send a
         # fresh submission to the back.
         kept = priority if job.state is State.DONE else max(priority, job.priority)
@@ -675,25 +697,18 @@ class JobStore:
                 "queued_at": now,
                 "attempts": 0,
                 "drain_refunds": 0,
-                **({"preview": True} if preview else {"mark_due": job.fence + 1}),
+                "fence": fence,
+                **({"preview": True} if preview else {"mark_due": fence}),
                 **_given(rejudge_id=rejudge_id),
             },
             unset=[
-                *LEASE_FIELDS,
-                "handed_out",
-                "outcome",
-                "done_at",
-                "avoid_runner",
-                "avoid_until",
-                "failed_by",
-                "failed_until",
-                "given_back",
+                *OF_ONE_JUDGING,
+                *REPAIRS,
                 *(["mark_due"] if preview else ["preview"]),
                 *([] if rejudge_id else ["rejudge_id"]),
             ],
-            inc={"fence": 1},
-            push={"replaced_ids": {"$each": [job.job_id], "$slice": -REPLACED_IDS_MAX}},
-            fence=job.fence + 1,
+            push=_replaced(job.job_id),
+            fence=fence,
             new_job_id=job_id,
             runner_id=None,
             now=now,
@@ -753,6 +768,61 @@ class JobStore:
         self.jobs.update_one(
             {"_id": submission_id, "job_id": job_id, "mark_due": {"$lte": fence}},
             {"$unset": {"mark_due": ""}},
+        )
+
+    def repair(
+        self,
+        seen: Mapping[str, Any],
+        *,
+        job_id: str,
+        problem_id: int,
+        language: int,
+        fence: int,
+        preview: bool,
+        now: datetime,
+        note: str,
+    ) -> Job | None:
+        """Replace a job that leads to no verdict by a fresh one under `fence`, above all others.
+
+        `seen` is the raw document as it was found: what is broken in it cannot be read as a job.
+        `preview`: it stays one, and owes the submission no mark.
+        """
+        given: Document = {"problem_id": problem_id, "language": language, "queued_at": now}
+        whole = ("fence", "priority", "attempts")
+        numbers = {name: seen[name] for name in whole if isinstance(seen.get(name), int)}
+        readable = {**numbers, **given, "_id": seen["_id"], "state": seen["state"], "job_id": ""}
+        # Its own id may be missing, too; then that is what the write guards.
+        job = replace(Job.from_document(readable), job_id=seen.get("job_id"))  # type: ignore[arg-type]
+        return self._transition(
+            states.REPAIR,
+            job,
+            guard={"fence": stored(seen.get("fence") or 0)},
+            set_={
+                **given,
+                "job_id": job_id,
+                "priority": job.priority,
+                "attempts": 0,
+                "drain_refunds": 0,
+                "fence": fence,
+                "repaired_at": now,
+                **({} if preview else {"mark_due": fence}),
+            },
+            unset=[
+                *OF_ONE_JUDGING,
+                "restore_due",
+                "given_up_at",
+                "given_up_why",
+                "mark_due" if preview else "preview",
+            ],
+            inc={"repairs": 1},
+            push=_replaced(job.job_id),
+            fence=fence,
+            new_job_id=job_id,
+            runner_id=None,
+            now=now,
+            note=note,
+            only_from=job.state,
+            attempts=0,
         )
 
     def _transition(
@@ -820,6 +890,12 @@ class JobStore:
             self.unreadable.met(self.jobs.name, job.submission_id, str(error))
             return None
         return self.read(left)
+
+
+def _replaced(job_id: str | None) -> Document:
+    """Return the push that keeps the id of a replaced job. (A broken job may have none.)"""
+    replaced = [] if job_id is None else [job_id]
+    return {"replaced_ids": {"$each": replaced, "$slice": -REPLACED_IDS_MAX}}
 
 
 def _drop_index(jobs: Collection[Document], name: str) -> None:

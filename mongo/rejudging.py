@@ -144,6 +144,22 @@ def _view(rejudge: Document) -> Document:
     }
 
 
+def standing_still(*, before: datetime) -> list[Document]:
+    """Return rejudges with something left to do that nobody has moved on since `before`."""
+    quiet = {"state": {"$in": ACTIVE}, "created_at": {"$lt": before}}
+    # Absent until the first step.
+    found = rejudges().find({**quiet, "work_until": {"$not": {"$gt": before}}})
+    return list(found.sort("work_until", 1).limit(ACTIVE_MAX))
+
+
+def forgotten_holds(*, queue: BulkQueue) -> list[str]:
+    """Return rejudges whose jobs are held back though they are not on hold, or over, or gone."""
+    held = list(queue.held())
+    # The switch first: a hold writes its document before that.
+    wanted = {"_id": {"$in": held}, "held": True, "state": {"$in": HOLDABLE}}
+    return sorted({*held} - {found["_id"] for found in rejudges().find(wanted, {"_id": 1})})
+
+
 # -- deciding --------------------------------------------------------------------------------
 
 

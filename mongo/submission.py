@@ -6,7 +6,7 @@ nothing and touches nothing of the first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -56,9 +56,6 @@ class JobQueue(Protocol):
 
     def marked(self, *, submission_id: str, job_id: str, fence: int) -> None:
         """Note that the submission carries the mark of that rejudge."""
-
-    def without_job(self, submission_ids: Sequence[str]) -> list[str]:
-        """Return those of `submission_ids` that have no job."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -125,6 +125,24 @@ move_to_front    | -                                     | claim
 move_to_front    | -                                     | claim, drain
 move_to_front    | -                                     | rejudge_pending
 move_to_front    | -                                     | cancel
+repair           | -                                     | claim
+repair           | -                                     | rejudge_pending
+repair           | -                                     | repair
+repair           | claim                                 | complete_begins
+repair           | claim                                 | drain
+repair           | claim                                 | lease over, reclaim by B
+repair           | claim, complete_begins                | complete_ends
+repair           | claim, complete_begins                | complete_restore
+repair           | claim, complete_begins, complete_ends | rejudge
+repair           | claim, complete_begins, complete_ends | repair
+claim by A       | -                                     | repair
+complete_begins  | claim                                 | repair
+complete_ends    | claim, complete_begins                | repair
+complete_restore | claim, complete_begins                | repair
+drain            | claim                                 | repair
+rejudge          | claim, complete_begins, complete_ends | repair
+cancel           | claim                                 | repair
+exhaust_ends     | used up, exhaust_begins               | repair
 """
 
 

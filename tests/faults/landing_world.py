@@ -191,7 +191,7 @@ class World:
     def maintain(self) -> None:
         """The same when nothing is under way: leftovers go, however young."""
         self.sweep()
-        sweeper = sweep.Sweeper(self.domain_queue)
+        sweeper = sweep.Sweeper()
         sweeper.drop_blobs(now=self.clock() + 100 * 365 * DAY)
 
     # -- looking, and putting back -----------------------------------------------------------
