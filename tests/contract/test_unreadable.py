@@ -139,6 +139,7 @@ HELD_BROKEN = [
     ("landing_deadline", 5),
     ("handed_out", {"tasks": []}),
     ("handed_out.tasks", [{"task_score": "x"}]),
+    ("handed_out.tasks.0.case_count", "x"),
     ("handed_out.tasks", 5),
     ("lease_token", 5),
     ("history", 5),
@@ -162,6 +163,9 @@ def test_a_leased_job_that_cannot_be_read_stops_neither_sweep_nor_line(
     course.database["jobs"].update_many({}, {"$set": {"attempts": attempts}})
     broken(course, "jobs", "bad", field, value)
     everything_is_fine(course)
+    if field != "job_id":
+        # Who lists what runners hold has met it.
+        assert course.ok("GET", "/queue")["unreadable"] == 1
     course.clock.advance(100)
     everything_is_fine(course)
     if attempts == 3:
@@ -331,9 +335,21 @@ def test_a_runner_that_cannot_be_read_leaves_the_others_be(
     )  # fmt: skip
     assert abort.status_code == 202
     assert course.claim(good)["submission_id"] == "s2"
-    if field != "token_sha256":
-        answer = course.call("GET", bad.path("next-job"), key=bad.token)
-        assert answer.status_code == 401
+    # What it is itself about: the runner registers anew.
+    answer = course.call("GET", bad.path("next-job"), key=bad.token)
+    assert answer.status_code == 401
+
+
+def test_a_job_that_was_done_by_nobody_one_can_name_leaves_the_list_of_runners(
+    course: Service,
+) -> None:
+    runner = course.runner()
+    course.submit("ada", 1, "s1")
+    course.judge(runner, "s1", "AC")
+    broken(course, "jobs", "s1", "leased_by", {"a": 1})
+    course.submit("ada", 1, "s2")
+    course.judge(runner, "s2", "AC")
+    assert [one["done"] for one in course.ok("GET", "/runners")] == [1]
 
 
 def test_a_trouble_that_cannot_be_read_speaks_for_nobody(course: Service) -> None:
@@ -398,6 +414,7 @@ SUBMISSION_BROKEN = [
     ("counted.score", "x"),
     ("code_blob", GONE),
     ("code_blob", ["x"]),
+    ("code_blob", 5),
     ("job_id", GONE),
     ("fence", GONE),
 ]
@@ -418,7 +435,8 @@ def test_a_submission_that_cannot_be_read_leaves_the_others_be(
     course.judge(runner, "good", "AC")
     assert course.standing("hw", "ada", 1)["score"] == 100
     listed = course.ok("GET", "/submissions")["submissions"]
-    assert "good" in [entry["submission_id"] for entry in listed]
+    ids = [entry["submission_id"] for entry in listed]
+    assert ids == ["good"] if field in unreadable.SUBMISSION else set(ids) >= {"good"}
     pages = course.ok("GET", "/submissions?limit=1")
     assert pages["submissions"][0]["submission_id"] == "good"
     course.clock.advance(3600)
@@ -432,6 +450,16 @@ def test_a_submission_that_cannot_be_read_leaves_the_others_be(
     while (payload := course.claim(runner)) is not None:
         course.complete(runner, payload["job_id"], "WA", may_fail=True)
     assert course.view("good")["verdict"] == "WA"
+
+
+def test_a_page_that_ends_with_what_has_no_date_is_the_last(course: Service) -> None:
+    for submission_id in ("good", "undated", "too"):
+        course.submit("ada", 1, submission_id)
+    for submission_id in ("undated", "too"):
+        broken(course, "submissions", submission_id, "submitted_at", GONE)
+    page = course.ok("GET", "/submissions?limit=2")
+    assert [entry["submission_id"] for entry in page["submissions"]] == ["good"]
+    assert page["next_cursor"] is None
 
 
 @pytest.mark.parametrize("field", ["job_id", "problem_id", "language"])
@@ -472,7 +500,8 @@ def test_a_homework_that_cannot_be_read_stops_no_landing_and_no_list(
     course.judge(runner, "s1", "AC")
     assert course.standing("hw", "ada", 1)["score"] == 100
     listed = course.services.judge.list_homeworks(limit=10)
-    assert "hw" in [homework["homework_id"] for homework in listed]
+    ids = [homework["homework_id"] for homework in listed]
+    assert sorted(ids) == (["hw"] if field in unreadable.HOMEWORK else ["a-bad", "hw"])
 
 
 @pytest.mark.parametrize("value", [GONE, "x"])
