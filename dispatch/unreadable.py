@@ -1,8 +1,9 @@
 """Documents that are not as any version writes them: passed over, told of once each, counted.
 
 Guarantees: one of them holds up nothing but what it is itself about; reading it changes nothing. (A
-job that somebody waits for is judged afresh by `dispatch.repair`, if what is broken lets it.) What is known of them is bounded,
-and every process comes to know it. A mended one is taken up again within a tidying.
+job that somebody waits for is judged afresh by `dispatch.repair`, if what is broken lets it.) What
+is known of them is bounded, and every process comes to know it. A mended one is taken up again
+within a tidying.
 """
 
 from __future__ import annotations
