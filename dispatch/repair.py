@@ -104,8 +104,6 @@ def what_strands(
 def _of_done(
     job: Document, submission: SubmissionSeen, languages: Sequence[int], thorough: bool
 ) -> Wrong | None:
-    if job.get("mark_due") is not None or job.get("restore_due") is not None:
-        return None
     found = _of_pair(job, submission)
     if found and submission.pending:
         return _afresh(found, submission, languages)

@@ -327,6 +327,19 @@ def test_a_check_goes_on_in_steps_to_its_end(
     assert course.view_job("s0")["history"][-1]["event"] == "repair"
 
 
+def test_only_so_many_findings_are_kept(course: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "FINDINGS_MAX", 2)
+    judged(course, 3)
+    for number in range(3):
+        change(course, "submissions", f"s{number}", fence=9)
+    course.services.judge.start_check(repair=False, by="me")
+    while advance(course):
+        pass
+    last = course.services.judge.last_check()
+    assert last is not None
+    assert (last["found"], len(last["findings"])) == (3, 2)
+
+
 def test_one_process_at_a_time_and_another_after_its_death(
     course: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
