@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flask import render_template
+from flask import abort, render_template
 from flask.typing import ResponseReturnValue
 
 from api.services import services
@@ -19,12 +19,16 @@ def check() -> ResponseReturnValue:
 @console.post("/check")
 def start_check() -> ResponseReturnValue:
     """Have everything checked; nothing is changed."""
-    services().judge.start_check(repair=False, by=actor())
-    return after("check", "console.check")
+    return _start("check", repair=False)
 
 
 @console.post("/check/repair")
 def start_repair() -> ResponseReturnValue:
     """Have everything checked, and put right as it is found."""
-    services().judge.start_check(repair=True, by=actor())
-    return after("check_repair", "console.check")
+    return _start("check_repair", repair=True)
+
+
+def _start(did: str, *, repair: bool) -> ResponseReturnValue:
+    if not services().judge.start_check(repair=repair, by=actor()):
+        abort(409, "A check is running already.")
+    return after(did, "console.check")

@@ -106,10 +106,7 @@ def what_strands(
 def _of_done(
     job: Document, submission: SubmissionSeen, languages: Sequence[int], thorough: bool
 ) -> Wrong | None:
-    found = _unreadable(job)
-    if found is None and (job.get("mark_due") is not None or job.get("restore_due") is not None):
-        return None
-    found = found or _of_pair(job, submission)
+    found = _unreadable(job) or _of_pair(job, submission)
     if found and submission.pending:
         return _afresh(found, submission, languages)
     if found and thorough:

@@ -17,7 +17,6 @@ from pymongo.errors import DuplicateKeyError
 from ulid import ULID
 
 from mongo import engine, inspection
-from mongo.errors import ConflictError
 from mongo.inspection import InspectedQueue, Inspector
 
 log = structlog.get_logger("mongo")
@@ -39,12 +38,8 @@ def checks() -> Collection[Document]:
     )
 
 
-def start(*, repair: bool, by: str, now: datetime) -> None:
-    """Start a check; `repair`: put right what it finds.
-
-    Raises:
-        ConflictError: `check_running`.
-    """
+def start(*, repair: bool, by: str, now: datetime) -> bool:
+    """Start a check, unless one runs; tell whether it was. `repair`: put right what it finds."""
     fresh = {
         "run": f"ck_{ULID()}",
         "running": True,
@@ -62,7 +57,8 @@ def start(*, repair: bool, by: str, now: datetime) -> None:
     try:
         checks().update_one({"_id": THE_CHECK, "running": False}, {"$set": fresh}, upsert=True)
     except DuplicateKeyError:
-        raise ConflictError("check_running", "a check is running already") from None
+        return False
+    return True
 
 
 def view() -> Document | None:

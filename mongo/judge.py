@@ -284,9 +284,9 @@ class Judge:
         """Return what steps through the whole database."""
         return Inspector(queue=self._queue, now=self._now, repair=repair)
 
-    def start_check(self, *, repair: bool, by: str) -> None:
-        """Have the whole database checked in the background."""
-        checks.start(repair=repair, by=by, now=self._now())
+    def start_check(self, *, repair: bool, by: str) -> bool:
+        """Have the whole database checked in the background, unless it is; tell whether it was."""
+        return checks.start(repair=repair, by=by, now=self._now())
 
     def last_check(self) -> dict[str, Any] | None:
         """Return how far the check in the background is, or what the last one found."""

@@ -428,6 +428,21 @@ def test_what_cannot_be_repaired_is_said_once(
     assert repair.count_given_up(scene.queue) == 1
 
 
+def test_two_that_give_up_at_once_say_so_once(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    of_an_unknown_state(scene)
+    read = scene.job()
+    wrong = repair.what_strands(
+        read, stranded.look("s1"), languages=(0, 1, 2), now=scene.service.clock()
+    )
+    assert wrong is not None
+    for _ in range(2):
+        repair._give_up(scene.queue, read, wrong, scene.service.clock())
+        scene.service.clock.advance(1)
+    assert caplog.text.count("stranded_given_up") == 1
+
+
 def test_who_waits_for_it_is_told(scene: Scene) -> None:
     in_a_language_nobody_judges(scene)
     scene.service.sweep()
@@ -595,6 +610,12 @@ def preview_leased(scene: Scene) -> None:
     scene.claim()
 
 
+def preview_to_be_refused(scene: Scene) -> None:
+    """Nothing waits for it; its rejudge says what became of it."""
+    previewed(scene)
+    scene.change_submission(fence=99)
+
+
 def between_the_writes_of_retention(scene: Scene) -> None:
     scene.judge()
     scene.change_job(fence=9)
@@ -615,6 +636,7 @@ IN_FLIGHT = [
     cancelled_and_not_restored,
     previewed,
     preview_leased,
+    preview_to_be_refused,
     between_the_writes_of_retention,
 ]
 
@@ -649,8 +671,20 @@ def test_a_pair_that_moves_while_it_is_read_is_read_again(scene: Scene) -> None:
             return stranded.look("s1")
         return seen
 
-    assert repair.repair_job(scene.queue, "s1", look=look, now=scene.service.clock) is None
+    job, seen = repair.confirmed(scene.queue, "s1", look)
+    assert job == scene.job()
+    assert seen == stranded.look("s1")
     assert scene.events()[-1] == "rejudge"
+
+
+def test_a_pair_that_never_stands_still_is_left_alone(scene: Scene) -> None:
+    def look() -> Any:
+        scene.rejudge()
+        scene.change_submission(fence=scene.job()["fence"] + 5)
+        return stranded.look("s1")
+
+    assert repair.repair_job(scene.queue, "s1", look=look, now=scene.service.clock) is None
+    assert "repair" not in scene.events()
 
 
 # -- races ---------------------------------------------------------------------------------
