@@ -30,7 +30,7 @@ from tests.cluster.checker import check
 from tests.cluster.processes import Api, Player, prepare, service_environment
 from tests.cluster.replica_set import ReplicaSet
 from tests.cluster.snapshot import Retention, Snapshot
-from tests.cluster.wire import read_diaries
+from tests.cluster.wire import ANSWER_S_MAX, read_diaries
 
 RUNNERS, CLIENTS = 20, 50
 LEASE_TTL_S, HEARTBEAT_S = 6.0, 2.0
@@ -191,7 +191,8 @@ class Chaos:
         for runner in self._runners:
             runner.signal(signal.SIGTERM)
         for runner in self._runners:
-            runner.finish(30)
+            # A request under way may wait its whole time for an answer that was cut off.
+            runner.finish(2 * ANSWER_S_MAX)
         return peace_s
 
     def _is_quiet(self) -> bool:
