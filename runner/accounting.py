@@ -42,6 +42,9 @@ class Account(Protocol):
     def settle(self, told: resource.struct_rusage) -> Usage:
         """Return the usage of the ended run; `told` is what wait() said of the tree."""
 
+    def threads(self, root_pid: int) -> list[int]:
+        """Return the ids of the tree's living threads, at most `TREE_SIZE_MAX` or so."""
+
     def kill_all(self) -> None:
         """Kill whatever of the tree is left."""
 
@@ -84,6 +87,10 @@ class ProcAccount:
         self._cpu_ms = max(self._cpu_ms, int((told.ru_utime + told.ru_stime) * 1000))
         return self._usage()
 
+    def threads(self, root_pid: int) -> list[int]:
+        """Return the ids of the tree's living threads."""
+        return [thread for pid in _tree(root_pid) for thread in _threads(pid)]
+
     def kill_all(self) -> None:
         """Do nothing: the pid namespace, or the process group, ends the rest."""
 
@@ -100,7 +107,16 @@ def _tree(root_pid: int) -> list[int]:
     for pid in found:
         if len(found) > TREE_SIZE_MAX:
             break
-        with suppress(OSError):
-            for thread in (PROC / str(pid) / "task").iterdir():
-                found += map(int, (thread / "children").read_text().split())
+        for thread in _threads(pid):
+            with suppress(OSError):
+                children = PROC / str(pid) / "task" / str(thread) / "children"
+                found += map(int, children.read_text().split())
     return found
+
+
+def _threads(pid: int) -> list[int]:
+    """Return the ids of a process's threads; none where it is gone."""
+    try:
+        return [int(name) for name in os.listdir(PROC / str(pid) / "task")]
+    except OSError:
+        return []

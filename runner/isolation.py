@@ -8,9 +8,11 @@ ends with it. `Unsafe` keeps the limits and the user, and none of the walls.
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -28,6 +30,9 @@ UIDS = 500
 # Where no control group holds the tree, each process may map this much more than its limit.
 MAPPED_EXTRA_BYTES = 512 * MIB
 STACK_BYTES_MAX = 64 * MIB
+STACK_BYTES_MIN = 8 * MIB
+# Those that build the isolation count too.
+PROCESSES_OVERHEAD = 4
 UNBOUNDED = resource.RLIM_INFINITY
 
 
@@ -41,6 +46,8 @@ class Slot:
 
     index: int
     uid: int | None
+    # The core that its programs run on, and nothing of another slot does (`None`: any).
+    core: int | None = None
     # An abstract socket's name is free again the moment its process is gone: a lock on the
     # uid among all runners of a machine that no crash leaves behind.
     reservation: socket.socket | None = field(default=None, repr=False)
@@ -130,7 +137,8 @@ class Bubblewrap:
         ]  # fmt: skip
         # bubblewrap's own environment would be readable in /proc/1/environ: it has none.
         return Command(
-            argv=[*_as_user(launch.slot), *argv, *_limited(launch)],
+            # bubblewrap itself executes the program, so that its status tells whether that worked.
+            argv=[*_limited(launch), *_as_user(launch.slot), *argv, *launch.program],
             environment={},
             inherited_fds=(launch.status_fd, *((launch.filter_fd,) if filtering else ())),
             reports_start=True,
@@ -158,7 +166,7 @@ class Unsafe:
         # What bubblewrap does for its own: a killed runner leaves nothing running.
         bound_to_us = [_tool("setpriv"), "--pdeathsig", "KILL", _tool("env"), "-C", str(cwd)]
         return Command(
-            argv=[*_as_user(launch.slot), *bound_to_us, *_limited(launch)],
+            argv=[*_as_user(launch.slot), *bound_to_us, *_limited(launch), *launch.program],
             environment={**ENVIRONMENT, "HOME": scratch, "TMPDIR": scratch},
             inherited_fds=(),
             reports_start=False,
@@ -221,24 +229,45 @@ def _as_user(slot: Slot) -> list[str]:
 
 
 def _limited(launch: Launch) -> list[str]:
-    """Run the program under rlimits: the floor under what is counted for the whole tree."""
+    """Run what follows under rlimits: the floor under what is counted for the whole tree."""
     limits = launch.limits
     memory_bytes = limits.memory_kib * KIB
     wanted = {
-        "cpu": (resource.RLIMIT_CPU, limits.cpu_ms // 1000 + 2),
-        "nproc": (resource.RLIMIT_NPROC, limits.processes_max),
+        "cpu": (resource.RLIMIT_CPU, limits.cpu_stop_ms // 1000 + 2),
+        "nproc": (resource.RLIMIT_NPROC, _processes_max(launch)),
         "fsize": (resource.RLIMIT_FSIZE, limits.file_bytes_max),
         "nofile": (resource.RLIMIT_NOFILE, limits.files_open_max),
         "core": (resource.RLIMIT_CORE, 0),
-        # Deep recursion is stopped by the memory limit, as any other use of memory.
-        "stack": (resource.RLIMIT_STACK, memory_bytes),
+        # Deep recursion is stopped by the memory limit, as any other use of memory; what builds
+        # the walls has the same stack.
+        "stack": (resource.RLIMIT_STACK, max(memory_bytes, STACK_BYTES_MIN)),
     }
     if not launch.memory_enforced:
         # A thread's stack is mapped in full, so it must leave room for others in the map.
-        wanted["stack"] = (resource.RLIMIT_STACK, min(memory_bytes, STACK_BYTES_MAX))
+        stack_bytes = max(STACK_BYTES_MIN, min(memory_bytes, STACK_BYTES_MAX))
+        wanted["stack"] = (resource.RLIMIT_STACK, stack_bytes)
         wanted["as"] = (resource.RLIMIT_AS, memory_bytes + MAPPED_EXTRA_BYTES)
     options = [f"--{name}={_at_most_ours(kind, value)}" for name, (kind, value) in wanted.items()]
-    return [_tool("prlimit"), *options, "--", *launch.program]
+    return [_tool("prlimit"), *options, "--"]
+
+
+def _processes_max(launch: Launch) -> int:
+    """Return how many processes the program's user may have, those that build the walls included.
+
+    Our own user has others beside.
+    """
+    others = 0 if launch.slot.uid is not None else _threads_of(os.getuid())
+    return launch.limits.processes_max + PROCESSES_OVERHEAD + others
+
+
+def _threads_of(uid: int) -> int:
+    """Return how many threads a user has at this moment."""
+    count = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # It may end at any moment.
+            if folder.stat().st_uid == uid:
+                count += len(os.listdir(folder / "task"))
+    return count
 
 
 def _at_most_ours(kind: int, value: int) -> int:

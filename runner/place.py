@@ -71,6 +71,7 @@ class Place:
                     account=account,
                     should_stop=should_stop,
                     owner=self.slot.uid,
+                    core=self.slot.core,
                 )
         finally:
             account.close()

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 import runner.executor
+import runner.program
 from runner.isolation import Bubblewrap, Slot
 from runner.languages import TOOLCHAINS, Toolchain
 from runner.process import JobStoppedError
@@ -143,7 +144,7 @@ def test_attacks_at_run_time(bench, targets, attack):
 
 @pytest.mark.parametrize("attack", AT_COMPILE_TIME, ids=lambda attack: attack.file)
 def test_attacks_at_compile_time(bench, monkeypatch, attack):
-    limits = replace(runner.executor.COMPILE_LIMITS, memory_kib=COMPILE_MEMORY_KIB)
+    limits = replace(runner.program.COMPILE_LIMITS, memory_kib=COMPILE_MEMORY_KIB)
     monkeypatch.setattr(runner.executor, "COMPILE_LIMITS", limits)
     monkeypatch.setenv("RUNNER_REGISTRATION_TOKEN", SECRET)
     shown = launch(bench, attack)
