@@ -12,6 +12,7 @@ import os
 import resource
 import shutil
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -173,13 +174,16 @@ class Unsafe:
         )
 
 
-def reserve_slots(count: int, *, as_root: bool) -> list[Slot]:
+def reserve_slots(
+    count: int, *, as_root: bool, cores: Sequence[int | None] | None = None
+) -> list[Slot]:
     """Return `count` slots; as root each gets a uid that no other runner here uses.
 
-    Raises IsolationError where the uids run out.
+    `cores` are those of the slots. Raises IsolationError where the uids run out.
     """
+    cores = [None] * count if cores is None else cores
     if not as_root:
-        return [Slot(index=index, uid=None) for index in range(count)]
+        return [Slot(index=index, uid=None, core=cores[index]) for index in range(count)]
     slots: list[Slot] = []
     for uid in range(FIRST_UID, FIRST_UID + UIDS):
         if len(slots) == count:
@@ -190,7 +194,8 @@ def reserve_slots(count: int, *, as_root: bool) -> list[Slot]:
         except OSError:
             reservation.close()
             continue
-        slots.append(Slot(index=len(slots), uid=uid, reservation=reservation))
+        index = len(slots)
+        slots.append(Slot(index=index, uid=uid, core=cores[index], reservation=reservation))
     if len(slots) < count:
         release_slots(slots)
         raise IsolationError(f"fewer than {count} users are free for programs")

@@ -41,6 +41,8 @@ class Stop(Enum):
 
     LOST = "lost"
     DRAIN = "drain"
+    # A drain that waits for nothing.
+    AT_ONCE = "at_once"
     IDENTITY_LOST = "identity_lost"
 
 
@@ -86,7 +88,8 @@ class JobControl:
 class JobRunner:
     """Carries jobs through. One instance serves all slots.
 
-    `on_unsound(language, reason)` is told when this machine is found unfit for a language.
+    `on_unsound(language, reason)` is told when this machine is found unfit for a language;
+    `why_not(language)` says why it is known to be.
     """
 
     def __init__(
@@ -97,12 +100,14 @@ class JobRunner:
         cache: TestDataCache,
         health: Health,
         on_unsound: Callable[[int, str], None] = lambda language, reason: None,
+        why_not: Callable[[int], str | None] = lambda language: None,
     ) -> None:
         self._client = client
         self._executor = executor
         self._cache = cache
         self._health = health
         self._on_unsound = on_unsound
+        self._why_not = why_not
 
     def run(self, offer: JobOffer, control: JobControl, slot: Slot) -> None:
         """Judge one leased job and report it. Raises nothing that judging can raise."""
@@ -151,6 +156,9 @@ class JobRunner:
             raise CannotJudgeError(f"unknown language {offer.language}")
         if offer.checker not in CHECKERS:
             raise CannotJudgeError("unknown checker")
+        if (reason := self._why_not(offer.language)) is not None:
+            # Handed out before the service knew.
+            raise MachineFaultError(f"this language is not judged here at present: {reason}")
         source = self._fetch_source(offer, toolchain)
         with (
             self._open_testdata(offer) as data,
@@ -192,7 +200,7 @@ class JobRunner:
         self, offer: JobOffer, control: JobControl, log: structlog.stdlib.BoundLogger
     ) -> None:
         match control.stopped_for:
-            case Stop.DRAIN:
+            case Stop.DRAIN | Stop.AT_ONCE:
                 self.give_back(offer.job_id, AbortReason.DRAIN, offer.lease_token)
             case Stop.LOST | Stop.IDENTITY_LOST as reason:
                 # The lease is another's, or will be: there is nobody to report to.
