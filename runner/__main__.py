@@ -41,7 +41,7 @@ from runner.retry import REPORT_DELAYS_S, repeat
 from runner.settings import Settings, SettingsError, load_settings
 from runner.soundness import Soundness
 from runner.stopping import Signals
-from runner.syscalls import FilterError, syscall_filter
+from runner.syscalls import FilterError, syscall_filters
 from runner.testdata import TestDataCache
 from runner.workspace import WorkRoot
 
@@ -66,7 +66,12 @@ class ExitCode(IntEnum):
     help="Run programs without bubblewrap: with limits, but able to read this machine's files "
     "and to use its network. For machines that judge only trusted programs.",
 )
-def main(unsafe_no_isolation: bool) -> NoReturn:
+@click.option(
+    "--unsafe-limits",
+    is_flag=True,
+    help="Run programs where neither control groups nor a filter of system calls make limits hold.",
+)
+def main(unsafe_no_isolation: bool, unsafe_limits: bool) -> NoReturn:
     """Judge jobs from BACKEND_URL until told to stop."""
     try:
         settings = load_settings()
@@ -76,7 +81,8 @@ def main(unsafe_no_isolation: bool) -> NoReturn:
     signals = Signals()
     with ExitStack() as stack:
         try:
-            machine = _prepare(settings, unsafe_no_isolation, stack)
+            unsafe = Unsafety(no_isolation=unsafe_no_isolation, limits=unsafe_limits)
+            machine = _prepare(settings, unsafe, stack)
             cache = TestDataCache(settings.runner_cache_dir)
         except IsolationError as error:
             _fail(
@@ -112,6 +118,14 @@ def main(unsafe_no_isolation: bool) -> NoReturn:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Unsafety:
+    """What the operator accepts."""
+
+    no_isolation: bool
+    limits: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
     """What runs programs here, and where."""
 
@@ -119,7 +133,7 @@ class Machine:
     slots: list[Slot]
 
 
-def _prepare(settings: Settings, unsafe_no_isolation: bool, stack: ExitStack) -> Machine:
+def _prepare(settings: Settings, unsafe: Unsafety, stack: ExitStack) -> Machine:
     """Build what runs programs and try it. Raises IsolationError and OSError."""
     settings.runner_cache_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     work_root = WorkRoot()
@@ -128,14 +142,14 @@ def _prepare(settings: Settings, unsafe_no_isolation: bool, stack: ExitStack) ->
     stack.callback(cores.release)
     slots = reserve_slots(len(cores.of_slots), as_root=os.geteuid() == 0, cores=cores.of_slots)
     stack.callback(release_slots, slots)
-    isolation = _isolation(unsafe_no_isolation)
     hierarchy = find_hierarchy()
+    isolation = _isolation(unsafe, groups=hierarchy is not None)
     executor = Executor(isolation=isolation, work_root=work_root, hierarchy=hierarchy)
     executor.check(slots[0])
     _log.info(
         "ready",
-        isolated=not unsafe_no_isolation,
-        syscalls_filtered=bool(isolation.syscall_filter),
+        isolated=not unsafe.no_isolation,
+        syscalls_filtered=bool(isolation.filters.usual),
         cgroup_version=None if hierarchy is None else hierarchy.version,
         own_user_per_slot=slots[0].uid is not None,
         cores=cores.of_slots,
@@ -143,15 +157,30 @@ def _prepare(settings: Settings, unsafe_no_isolation: bool, stack: ExitStack) ->
     return Machine(executor=executor, slots=slots)
 
 
-def _isolation(unsafe: bool) -> Isolation:
-    """Build the walls, saying loudly which are missing. Raises IsolationError."""
-    if unsafe:
+def _isolation(unsafe: Unsafety, *, groups: bool) -> Isolation:
+    """Build the walls, saying loudly which are missing. Raises IsolationError.
+
+    `groups` where control groups count what a program uses.
+    """
+    if not groups:
+        _log.critical(
+            "NO CONTROL GROUPS: memory is only sampled, "
+            "and programs may have neither children nor sockets"
+        )
+    if unsafe.no_isolation:
         _log.critical("UNSAFE: programs run WITHOUT ISOLATION and can read this machine's files")
         return Unsafe()
     try:
-        return Bubblewrap(syscall_filter())
+        return Bubblewrap(syscall_filters())
     except FilterError as error:
+        if not groups and not unsafe.limits:
+            raise IsolationError(
+                f"neither control groups nor a filter of system calls ({error}): limits would not "
+                "hold (--unsafe-limits runs programs all the same)"
+            ) from error
         _log.critical("SYSTEM CALLS ARE NOT FILTERED: the other walls stand", error=str(error))
+        if not groups:
+            _log.critical("UNSAFE: limits on time and memory DO NOT HOLD against who evades them")
         return Bubblewrap()
 
 

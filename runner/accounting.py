@@ -58,19 +58,23 @@ class ProcAccount:
     entry_files: tuple[Path, ...] = ()
     enforces_memory = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, walls: int = 0) -> None:
+        """`walls` processes, each the parent of the next, are above the program's first."""
+        self._walls = walls
         self._peak_kib = 0
         self._cpu_ms = 0
 
     def sample(self, root_pid: int) -> Usage:
-        """Sum what the living descendants of `root_pid` use at this moment."""
+        """Sum what the living descendants of `root_pid` use, and the most one of them ever had."""
         cpu_ticks = pages = 0
-        for pid in _tree(root_pid):
+        for number, pid in enumerate(_tree(root_pid)):
             # A process may end between being listed and being read.
             with suppress(OSError, IndexError, ValueError):
                 fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
                 cpu_ticks += sum(map(int, fields[TIMES]))
-                pages += int(fields[RSS])
+                if number >= self._walls:
+                    pages += int(fields[RSS])
+                    self._peak_kib = max(self._peak_kib, _peak_kib(pid))
         self._peak_kib = max(self._peak_kib, pages * PAGE_KIB)
         self._cpu_ms = max(self._cpu_ms, cpu_ticks * 1000 // TICKS_PER_S)
         return self._usage()
@@ -99,6 +103,14 @@ class ProcAccount:
 
     def _usage(self) -> Usage:
         return Usage(cpu_ms=self._cpu_ms, memory_kib=self._peak_kib, out_of_memory=False)
+
+
+def _peak_kib(pid: int) -> int:
+    """Return the most memory that a process has had since it became what it is. Raises OSError."""
+    for line in (PROC / str(pid) / "status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    return 0
 
 
 def _tree(root_pid: int) -> list[int]:

@@ -35,7 +35,8 @@ int main(void) {{
 }}
 """
 _PYTHON = """
-import math, os, sys
+import array, bisect, collections, copy, decimal, fractions, functools, heapq, io, itertools, math
+import operator, os, queue, random, re, statistics, string, sys, time
 word = input()
 if word == "AC": print(math.isqrt(1764))
 if word == "RE": os.abort()

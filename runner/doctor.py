@@ -21,6 +21,7 @@ from runner.verdict import verdict_of
 from runner.wire import TaskLimits
 
 TEXT_BYTES_MAX = 200
+SAYS_NOTHING = ("", "compilation terminated.")
 # What a canary needs, not what its limits would let it use.
 MEMORY_KIB_MIN = 64 * 1024
 
@@ -100,8 +101,9 @@ def _run(program: Program, case: Case, should_stop: ShouldStop) -> None:
 
 def _how(outcome: Outcome) -> str:
     """Say how a known program, or its compiler, ended. Nothing of a submission is in it."""
-    text = outcome.stderr.decode("utf-8", "replace").strip()
-    said = text.splitlines()[-1][:TEXT_BYTES_MAX] if text else "it said nothing"
+    text = outcome.stderr.decode("utf-8", "replace")
+    lines = [line for line in text.splitlines() if line.strip() not in SAYS_NOTHING]
+    said = lines[-1][:TEXT_BYTES_MAX] if lines else "it said nothing"
     if outcome.not_executed is not None:
         return f"it cannot be executed: {outcome.not_executed}"
     if outcome.usage.killed_for_machine:

@@ -8,7 +8,7 @@ there to be found; what a machine did is no verdict: it is raised as MachineFaul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import structlog
@@ -66,8 +66,13 @@ class Executor:
 
     @contextmanager
     def open_job(self, toolchain: Toolchain, source: bytes, slot: Slot) -> Iterator[Submission]:
-        """Give a program a folder of its own, which is removed at the end. Raises OSError."""
-        with self._programs.open(toolchain, source, slot) as program:
+        """Give a program a folder of its own, removed at the end. Raises MachineFaultError."""
+        with ExitStack() as stack:
+            try:
+                program = stack.enter_context(self._programs.open(toolchain, source, slot))
+            except OSError as error:
+                reason = f"the work folder cannot be used: {error.strerror}"
+                raise MachineFaultError(reason, unsound=True) from error
             yield Submission(program=program, doctor=self.doctor)
 
     def check(self, slot: Slot) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from runner.limits import KIB, MIB, Limits
+from runner.syscalls import Filters
 from runner.workspace import Workspace
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -34,6 +35,8 @@ STACK_BYTES_MAX = 64 * MIB
 STACK_BYTES_MIN = 8 * MIB
 # Those that build the isolation count too.
 PROCESSES_OVERHEAD = 4
+UNCOUNTED_BYTES_MAX = 1 * MIB
+NO_FILTERS = Filters()
 UNBOUNDED = resource.RLIM_INFINITY
 
 
@@ -90,8 +93,12 @@ class Isolation(Protocol):
     """A way to run a program apart from everything else."""
 
     @property
-    def syscall_filter(self) -> bytes:
-        """The filter to be read from a launch's `filter_fd`; empty where there is none."""
+    def filters(self) -> Filters:
+        """The filters of which one is to be read from a launch's `filter_fd`."""
+
+    @property
+    def processes(self) -> int:
+        """How many processes, each the parent of the next, are above the program's first."""
 
     def root(self, workspace: Workspace) -> str:
         """Return where the program finds the job's folder."""
@@ -101,11 +108,14 @@ class Isolation(Protocol):
 
 
 class Bubblewrap:
-    """The real walls, with a filter of system calls (see `runner.syscalls`) unless empty."""
+    """The real walls, with filters of system calls (see `runner.syscalls`) unless empty."""
 
-    def __init__(self, syscall_filter: bytes = b"") -> None:
+    # One that watches from outside, one that is the first inside.
+    processes = 2
+
+    def __init__(self, filters: Filters = NO_FILTERS) -> None:
         """Raises IsolationError where bubblewrap is missing."""
-        self.syscall_filter = syscall_filter
+        self.filters = filters
         self._bwrap = _tool("bwrap")
         self._system = _system_mounts()
 
@@ -116,7 +126,8 @@ class Bubblewrap:
     def command(self, launch: Launch) -> Command:
         """Build the command that runs the launch's program inside."""
         workspace, compiling = launch.workspace, launch.compiling
-        filtering = ["--seccomp", str(launch.filter_fd)] if self.syscall_filter else []
+        filtered = bool(self.filters.usual)
+        filtering = ["--seccomp", str(launch.filter_fd)] if filtered else []
         binary_mount = "--bind" if compiling else "--ro-bind"
         argv = [
             self._bwrap,
@@ -128,7 +139,7 @@ class Bubblewrap:
             *_pairs("--setenv", ENVIRONMENT),
             *self._system,
             "--dev", "/dev", "--proc", "/proc",
-            "--size", str(launch.limits.scratch_bytes_max), "--tmpfs", "/tmp",  # noqa: S108
+            "--size", str(_scratch_bytes_max(launch)), "--tmpfs", "/tmp",  # noqa: S108
             "--ro-bind", str(workspace.sources), f"{INSIDE}/src",
             binary_mount, str(workspace.binaries), f"{INSIDE}/out",
             "--chdir", f"{INSIDE}/src" if compiling else "/tmp",  # noqa: S108
@@ -141,7 +152,7 @@ class Bubblewrap:
             # bubblewrap itself executes the program, so that its status tells whether that worked.
             argv=[*_limited(launch), *_as_user(launch.slot), *argv, *launch.program],
             environment={},
-            inherited_fds=(launch.status_fd, *((launch.filter_fd,) if filtering else ())),
+            inherited_fds=(launch.status_fd, *((launch.filter_fd,) if filtered else ())),
             reports_start=True,
         )
 
@@ -153,7 +164,8 @@ class Unsafe:
     outlive its run.
     """
 
-    syscall_filter = b""
+    filters = NO_FILTERS
+    processes = 0
 
     def root(self, workspace: Workspace) -> str:
         """Return where the program finds the job's folder."""
@@ -254,6 +266,16 @@ def _limited(launch: Launch) -> list[str]:
         wanted["as"] = (resource.RLIMIT_AS, memory_bytes + MAPPED_EXTRA_BYTES)
     options = [f"--{name}={_at_most_ours(kind, value)}" for name, (kind, value) in wanted.items()]
     return [_tool("prlimit"), *options, "--"]
+
+
+def _scratch_bytes_max(launch: Launch) -> int:
+    """Return how much /tmp holds: little where nothing counts it as the program's memory.
+
+    It is less than the pages of its libraries, which are counted there and are not its own.
+    """
+    if launch.memory_enforced or launch.compiling:
+        return launch.limits.scratch_bytes_max
+    return min(launch.limits.scratch_bytes_max, UNCOUNTED_BYTES_MAX)
 
 
 def _processes_max(launch: Launch) -> int:

@@ -25,7 +25,8 @@ SYSTEMS_WORDS = re.compile(
     rb"|Too many open files|Resource temporarily unavailable|Cannot allocate memory"
     rb"|Exec format error|Permission denied|Text file busy|Killed|cannot execute|posix_spawn"
     rb"|terminated program|Bus error|cannot find -l|error while loading shared libraries"
-    rb"|installation problem|Fatal Python error|Structure needs cleaning|Stale file handle"
+    rb"|ModuleNotFoundError|ImportError|installation problem|Fatal Python error"
+    rb"|Structure needs cleaning|Stale file handle"
 )
 COMPUTED_MS = 50
 

@@ -156,6 +156,22 @@ def test_attacks_where_nothing_counts_the_whole_tree(bench_without_groups, attac
     launch(bench_without_groups, attack)
 
 
+def test_without_groups_a_program_has_threads_but_no_children(bench_without_groups):
+    report = bench_without_groups.one(
+        PYTHON,
+        """
+import os, threading
+threading.Thread(target=print, args=("a thread",)).start()
+try:
+    os.fork()
+except PermissionError:
+    print("no child")
+""",
+        time_ms=2000 * SLOWNESS,
+    )
+    assert report.stdout == "a thread\nno child\n"
+
+
 def test_every_program_in_the_folder_is_run():
     files = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*")}
     assert {attack.file for attack in (*AT_RUN_TIME, *AT_COMPILE_TIME)} == files
