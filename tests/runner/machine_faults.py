@@ -284,6 +284,7 @@ def no_dev_null(scene: Scene) -> None:
         os.mknod(f"/dev/{name}", 0o20666, os.makedev(1, minor))
 
 
+FULL = "disk is full|No space left"
 TMPFS = "size=512m,mode=755"
 FAULTS: dict[str, Fault] = {
     # The compiler.
@@ -345,9 +346,9 @@ FAULTS: dict[str, Fault] = {
         words="heapq", languages=(PYTHON,), strike=usr(remove("/usr/lib/python3.*/heapq.py")),
     ),
     # The work folder.
-    "a disk of 64 KiB": Fault(words="disk is full|No space left", prepare=work_on("size=64k,mode=755")),
+    "a disk of 64 KiB": Fault(words=FULL, prepare=work_on("size=64k,mode=755")),
     "a disk that fills up": Fault(
-        words="disk is full|No space left", prepare=work_on(TMPFS), strike=fill_work
+        words=FULL, prepare=work_on(TMPFS), strike=fill_work
     ),
     "no inodes left": Fault(
         words="No space left on device",
