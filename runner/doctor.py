@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runner.canaries import ANSWER, CASES, SOUND, Case, canary
+from runner.canaries import ANSWER, CASES, SOUND, Case, canary, quick_canary
 from runner.faults import MachineFaultError
 from runner.isolation import IsolationError, Slot
 from runner.languages import Toolchain
@@ -36,35 +36,34 @@ class Doctor:
         self, toolchain: Toolchain, slot: Slot, text: bytes, should_stop: ShouldStop
     ) -> None:
         """Have a known program compiled; `text` is what the compiler said of another."""
-        self._examine(toolchain, slot, (), text, should_stop)
+        self._examine(quick_canary(toolchain.source_name, text), slot, (), should_stop)
 
     def examine_runs(self, toolchain: Toolchain, slot: Slot, should_stop: ShouldStop) -> None:
         """Have a known program compiled and run."""
-        self._examine(toolchain, slot, (SOUND,), b"", should_stop)
+        self._examine(canary(toolchain.source_name), slot, (SOUND,), should_stop)
 
     def examine_all(self, toolchain: Toolchain, slot: Slot, should_stop: ShouldStop) -> None:
         """Have a known program make every verdict that a machine can spoil."""
-        self._examine(toolchain, slot, CASES, b"", should_stop)
+        self._examine(canary(toolchain.source_name), slot, CASES, should_stop)
 
     def _examine(
         self,
-        toolchain: Toolchain,
+        known: tuple[Toolchain, bytes],
         slot: Slot,
         cases: tuple[Case, ...],
-        text: bytes,
         should_stop: ShouldStop,
     ) -> None:
         trouble = folder_trouble(self.programs.work_root.folder) or memory_trouble(MEMORY_KIB_MIN)
         if trouble is not None:
             raise MachineFaultError(trouble, unsound=True)
-        known, source = canary(toolchain.source_name, text)
+        toolchain, source = known
         try:
-            with self.programs.open(known, source, slot) as program:
+            with self.programs.open(toolchain, source, slot) as program:
                 _compile(program, should_stop)
                 for case in cases:
                     _run(program, case, should_stop)
         except (IsolationError, OSError) as error:
-            reason = f"a known {known.source_name} cannot be judged: {error}"
+            reason = f"a known {toolchain.source_name} cannot be judged: {error}"
             raise MachineFaultError(reason, unsound=True) from error
 
 

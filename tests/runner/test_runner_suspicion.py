@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from runner.canaries import canary
+from runner.canaries import quick_canary
 from runner.executor import Case
 from runner.faults import MachineFaultError
 from runner.languages import TOOLCHAINS, Toolchain
@@ -85,10 +85,10 @@ def test_what_makes_a_runs_end_doubtful(outcome, words):
 
 def test_a_canary_asks_for_the_headers_that_were_missed():
     text = b"main.cpp:1:10: fatal error: iostream: No such file or directory"
-    assert b"#include <iostream>" in canary("main.cpp", text)[1]
+    assert b"#include <iostream>" in quick_canary("main.cpp", text)[1]
     # The header of another language is not missing, it was never there.
-    assert b"iostream" not in canary("main.c", text)[1]
-    assert b"my.h" not in canary("main.c", b"fatal error: my.h: No such")[1]
+    assert b"iostream" not in quick_canary("main.c", text)[1]
+    assert b"my.h" not in quick_canary("main.c", b"fatal error: my.h: No such")[1]
 
 
 @pytest.mark.parametrize("language", [C, CPP, PYTHON])
