@@ -172,6 +172,20 @@ except PermissionError:
     assert report.stdout == "a thread\nno child\n"
 
 
+def test_without_groups_files_hold_no_more_than_a_mebibyte(bench_without_groups):
+    source = """
+size = 0
+try:
+    with open("/tmp/file", "wb", buffering=0) as file:
+        while True:
+            size += file.write(bytes(1 << 16))
+except OSError:
+    print(size)
+"""
+    report = bench_without_groups.one(PYTHON, source, time_ms=2000 * SLOWNESS)
+    assert 0 < int(report.stdout) <= 1 << 20
+
+
 def test_every_program_in_the_folder_is_run():
     files = {str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.*")}
     assert {attack.file for attack in (*AT_RUN_TIME, *AT_COMPILE_TIME)} == files

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -252,6 +254,20 @@ def test_proc_books_see_this_process():
     seen = account.sample(os.getpid())
     assert seen.memory_kib > 5_000
     assert seen.cpu_ms > 0
+
+
+def test_proc_books_see_a_peak_between_two_looks():
+    """Taken and given back before anybody looked."""
+    source = "x = bytearray(b'x') * (80 << 20); del x; print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        seen = ProcAccount().sample(process.pid)
+        above = ProcAccount(walls=1).sample(process.pid)
+        process.communicate(b"\n")
+    assert seen.memory_kib > 80 * 1024
+    assert above.memory_kib == 0  # It is all walls: no program is below it.
 
 
 # --- settings ---------------------------------------------------------------------------------
