@@ -83,7 +83,8 @@ class HandedOut:
 class CaseResult:
     """What a runner reports of one case. Times in ms, memory in KiB, -1 where unknown.
 
-    `output_truncated`: the program printed more than the runner sent.
+    `output_truncated`: the program printed more than the runner sent. `runs`: the case was run so
+    often, and this run counts.
     """
 
     status: Verdict
@@ -93,6 +94,7 @@ class CaseResult:
     exec_time_ms: int
     memory_usage_kib: int
     output_truncated: bool = False
+    runs: int = 1
 
 
 JudgeResult = Sequence[Sequence[CaseResult]]

@@ -215,6 +215,11 @@ class RunnerStore:
         document = self._soft.find_one({"_id": runner_id, "revoked_at": None})
         return None if document is None else self._read(document)
 
+    def offer(self, runner_id: str, languages: Sequence[int]) -> None:
+        """Give the runner jobs in these languages from now on, and in no others."""
+        offered = sorted(set(languages))
+        self._change(runner_id, {"$set": {"languages": offered}})
+
     def ask_to_drain(self, runner_id: str, *, by: str, now: datetime) -> bool:
         """Give the runner no more jobs, and tell it so when it asks. Tell if it is known."""
         asked = {"drain": {"at": now, "by": by}}

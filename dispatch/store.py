@@ -478,6 +478,17 @@ class JobStore:
             {"$set": {"lease_deadline": self.rules.lease_deadline(now)}},
         ).matched_count
 
+    def end_leases(self, runner_id: str, now: datetime) -> int:
+        """Have the deadlines of all that `runner_id` was leased pass now; return how many did."""
+        return self.jobs.update_many(
+            {
+                "leased_by": runner_id,
+                "state": State.LEASED.value,
+                "lease_deadline": {"$gt": now},
+            },
+            {"$set": {"lease_deadline": now}},
+        ).modified_count
+
     def begin_complete(
         self, job: Job, *, runner_id: str, lease_token: str | None, now: datetime
     ) -> Job | None:

@@ -211,6 +211,7 @@ def _task(number: int, task: FoldedTask, bundle: Bundle) -> dict[str, Any]:
                 "exec_time_ms": case.exec_time_ms,
                 "memory_usage_kib": case.memory_usage_kib,
                 "output_truncated": (number, index) in bundle.cut,
+                **({"runs": case.runs} if case.runs > 1 else {}),
             }
             for index, case in enumerate(task.cases)
         ],

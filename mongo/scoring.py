@@ -26,6 +26,7 @@ class FoldedCase:
     exit_code: int
     exec_time_ms: int
     memory_usage_kib: int
+    runs: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +90,7 @@ def _fold_task(number: int, cases: Sequence[CaseResult], task_score: int) -> Fol
                 exit_code=case.exit_code,
                 exec_time_ms=case.exec_time_ms,
                 memory_usage_kib=case.memory_usage_kib,
+                runs=case.runs,
             )
             for case in cases
         ),

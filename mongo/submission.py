@@ -289,7 +289,9 @@ def _named(task: dict[str, Any]) -> dict[str, Any]:
     return {
         **task,
         "verdict": Verdict(task["status"]).name,
-        "cases": [{**case, "verdict": Verdict(case["status"]).name} for case in task["cases"]],
+        "cases": [
+            {"runs": 1, **case, "verdict": Verdict(case["status"]).name} for case in task["cases"]
+        ],
     }
 
 
