@@ -34,7 +34,9 @@ from tests.cluster.wire import ANSWER_S_MAX, read_diaries
 
 RUNNERS, CLIENTS = 20, 50
 LEASE_TTL_S, HEARTBEAT_S = 6.0, 2.0
-PEACE_S_MAX = 180.0
+PEACE_S_MAX = 900.0
+STILL_S_MAX = 90.0
+"""For how long nothing may move before what is open is called stuck. Longer than a lease."""
 MAX_ATTEMPTS = 50
 RULES = LeaseRules(lease_ttl_s=LEASE_TTL_S, max_attempts=MAX_ATTEMPTS)
 RETENTION = Retention(after_s=15.0)
@@ -185,8 +187,7 @@ class Chaos:
         began = time.monotonic()
         faults.end()
         clients.finish(PEACE_S_MAX)
-        while time.monotonic() - began < PEACE_S_MAX and not self._is_quiet():
-            time.sleep(0.2)
+        self._await_quiet()
         peace_s = time.monotonic() - began
         for runner in self._runners:
             runner.signal(signal.SIGTERM)
@@ -194,6 +195,33 @@ class Chaos:
             # A request under way may wait its whole time for an answer that was cut off.
             runner.finish(2 * ANSWER_S_MAX)
         return peace_s
+
+    def _await_quiet(self) -> None:
+        """Wait until nothing is open, or nothing moves any more: a slow machine gets its time."""
+        until, still_until, moved = time.monotonic() + PEACE_S_MAX, 0.0, None
+        while not self._is_quiet():
+            was, moved = moved, self._moved()
+            if was != moved:
+                still_until = time.monotonic() + STILL_S_MAX
+            if time.monotonic() > min(until, still_until):
+                return
+            time.sleep(0.5)
+
+    def _moved(self) -> Any:
+        """What changes with each transition of a job and each step of a bulk rejudge."""
+        try:
+            with self._client() as client:
+                database = client.get_default_database()
+                fences = {
+                    "$group": {"_id": None, "jobs": {"$sum": 1}, "fences": {"$sum": "$fence"}}
+                }
+                states = {"$group": {"_id": ["$state", "$decided"], "items": {"$sum": 1}}}
+                return (
+                    list(database["jobs"].aggregate([fences])),
+                    sorted(map(str, database["rejudge_items"].aggregate([states]))),
+                )
+        except PyMongoError:
+            return None
 
     def _is_quiet(self) -> bool:
         try:
