@@ -51,13 +51,14 @@ from dispatch.wakeup import Wakeup
 from domain_queue import DomainQueue
 from housekeeping import Housekeeping
 from local import kept_secret_key, start_store, store_uri
-from mongo import console_session, engine, index_check, problem, rejudging, storage, user
+from mongo import checks, console_session, engine, index_check, problem, rejudging, storage, user
 from mongo.cancelling import bring_back
 from mongo.embedded import EmbeddedError
 from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from mongo.judge import Judge
 from mongo.landing import process_result
 from mongo.recompute import RecomputeContendedError
+from mongo.stranded import Stranded
 from mongo.submission import keep_fences, mark_rejudged
 from mongo.sweep import Sweeper
 from settings import IN_PROCESS_URI, Settings, SettingsError, load_settings
@@ -95,7 +96,8 @@ class Maintenance:
         self._domain_queue = domain_queue
         self._land = land
         self._now = now
-        self._sweeper = Sweeper(domain_queue)
+        self._sweeper = Sweeper()
+        self._stranded = Stranded(domain_queue)
         self._busy = threading.Lock()
         self._next = self._next_tidy = datetime.min.replace(tzinfo=UTC)
 
@@ -120,9 +122,14 @@ class Maintenance:
         Raises:
             PyMongoError: the database went away; what is left is done by a later call.
         """
-        for step in (*self._sweeps(), *self._tidyings(), self.advance_rejudges):
+        for step in (*self._sweeps(), *self._tidyings(), self.advance):
             with engine.in_order():
                 step()
+
+    def advance(self) -> bool:
+        """Move on by one step what takes long; tell whether there is more to do at once."""
+        more = self.advance_rejudges()
+        return checks.advance(queue=self._domain_queue, now=self._now) or more
 
     def advance_rejudges(self) -> bool:
         """Move bulk rejudges on by one step; tell whether there is more to do at once.
@@ -146,12 +153,18 @@ class Maintenance:
             self._land_judge_errors,
             self._mark_rejudged,
             self._bring_back_cancelled,
-            self._enqueue_missing,
+            self._right_waiting,
             self._finish_homeworks,
         )
 
     def _tidyings(self) -> Sequence[Callable[[], object]]:
-        return (self._drop_blobs, self._record_sample, self._retire_jobs)
+        return (
+            self._right_open,
+            self._drop_blobs,
+            self._record_sample,
+            self._retire_jobs,
+            self._queue.recheck_unreadable,
+        )
 
     def _land_judge_errors(self) -> None:
         verbs.sweep(self._queue, process_result=self._land, now=self._now)
@@ -170,8 +183,11 @@ class Maintenance:
             bring_back(job.submission_id, fence=fence, queue=self._domain_queue)
             emit("result_repaired", submission_id=job.submission_id, fence=fence)
 
-    def _enqueue_missing(self) -> None:
-        _tell("missing_jobs_enqueued", self._sweeper.enqueue_missing())
+    def _right_waiting(self) -> None:
+        _tell("missing_jobs_enqueued", self._stranded.right_waiting())
+
+    def _right_open(self) -> None:
+        self._stranded.right_open()
 
     def _finish_homeworks(self) -> None:
         _tell("homeworks_finished", self._sweeper.finish_homeworks(now=self._now()))
@@ -377,7 +393,7 @@ def _services(
         feed=feed,
         is_free=lambda submission_id: is_free(queue.jobs.get(submission_id), now),
         maintain=maintain,
-        housekeeping=Housekeeping(maintain, maintain.advance_rejudges, wakeup.notify),
+        housekeeping=Housekeeping(maintain, maintain.advance, wakeup.notify),
         readiness=partial(_readiness, database, in_process, prepare),
     )
 

@@ -1,8 +1,8 @@
 """Flask's command line: `flask --app app ...`, for those who run the service.
 
 Guarantees: works on the database that the settings name (attaching to the embedded server if it
-runs, starting it if not). Exit codes: 0 done, 1 something differs, 2 wrong use or wrong settings,
-3 refused (there is no such thing, or its state does not allow it), 4 try again.
+runs, starting it if not). Exit codes: 0 done, 1 something differs or is amiss, 2 wrong use or wrong
+settings, 3 refused (there is no such thing, or its state does not allow it), 4 try again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rich.table import Table
 
 from api.schemas import UserName
 from api.services import services
+from commands.checking import check as check_command
 from commands.exporting import export
 from commands.queue import queue
 from commands.rejudging import rejudge, rejudges
@@ -183,6 +184,7 @@ COMMANDS: tuple[click.Command, ...] = (
     rejudge,
     rejudges,
     recompute_command,
+    check_command,
     runners,
     queue,
     export,

@@ -5,10 +5,12 @@ Guarantees: translates and decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from dispatch import inspection, repair
 from dispatch import job as verbs
 from dispatch.clock import Clock
+from dispatch.contract import SubmissionSeen
 from dispatch.queue import Queue
 from dispatch.records import Job
 from dispatch.states import Outcome, State
@@ -73,9 +75,55 @@ class DomainQueue:
         """Note that the submission carries the mark of that rejudge."""
         self._queue.jobs.marked(submission_id, job_id=job_id, fence=fence)
 
-    def without_job(self, submission_ids: Sequence[str]) -> list[str]:
-        """Return those of `submission_ids` that have no job."""
-        return self._queue.jobs.without_job(submission_ids)
+    def compare(
+        self, submission_ids: Sequence[str], seen: Mapping[str, SubmissionSeen]
+    ) -> tuple[list[str], list[str]]:
+        """Return those without a job, and those whose job seems to lead to no verdict."""
+        return repair.compare(self._queue, submission_ids, seen, now=self._now)
+
+    def open_page(
+        self, place: repair.Place | None, limit: int
+    ) -> tuple[list[str], repair.Place | None]:
+        """Return the submissions of the next open jobs, and where to go on; None: at the start."""
+        ids, following = repair.open_page(self._queue, place or repair.START, limit)
+        return ids, None if following == repair.START else following
+
+    def given_up(self, limit: int) -> list[str]:
+        """Return the submissions of some jobs that were given up."""
+        return [job["_id"] for job in repair.given_up(self._queue, limit)]
+
+    def forgive(self, submission_id: str, *, look: Callable[[], SubmissionSeen | None]) -> None:
+        """Take back that a job was given up, if nothing is wrong with it any more."""
+        repair.forgive(self._queue, submission_id, look=look, now=self._now)
+
+    def repair(
+        self,
+        submission_id: str,
+        *,
+        look: Callable[[], SubmissionSeen | None],
+        by_hand: Callable[[Mapping[str, int]], None] | None = None,
+    ) -> tuple[str, int] | None:
+        """Put right what is still wrong; return (job id, fence) to be marked, if there is one."""
+        return repair.repair_job(
+            self._queue, submission_id, look=look, now=self._now, by_hand=by_hand
+        )
+
+    def inspect(
+        self,
+        after: str,
+        limit: int,
+        *,
+        look_at: Callable[[Sequence[str]], Mapping[str, SubmissionSeen]],
+    ) -> tuple[list[tuple[str, str, str, str]], int, str | None]:
+        """Return (invariant, submission, what, remedy) of each fault, how many jobs, the place."""
+        faults, count, following = inspection.inspect_page(
+            self._queue, after, limit, look_at=look_at, now=self._now
+        )
+        told = [
+            (fault.invariant, fault.submission_id, fault.what, fault.remedy.value)
+            for fault in faults
+        ]
+        return told, count, following
 
     def preview_for(
         self,

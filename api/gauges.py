@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from pymongo.errors import PyMongoError
 
 from api.queue_view import queue_view
+from dispatch import repair
 from dispatch.queue import Queue
 from dispatch.states import OPEN
 
@@ -53,6 +54,16 @@ class Gauges(Collector):
         )
         yield GaugeMetricFamily(
             "dispatch_paused", "Whether the queue is paused.", value=view["paused"] is not None
+        )
+        yield GaugeMetricFamily(
+            "dispatch_unreadable",
+            "Jobs and runners passed over because their documents cannot be read.",
+            value=view["unreadable"],
+        )
+        yield GaugeMetricFamily(
+            "dispatch_stranded",
+            "Submissions that only a human can get to a verdict.",
+            value=repair.count_given_up(self._queue),
         )
         runners = self._queue.runners.list(now=now)
         yield GaugeMetricFamily(

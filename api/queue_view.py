@@ -10,7 +10,8 @@ from dispatch.queue import Queue
 
 
 def queue_view(queue: Queue, now: datetime) -> dict[str, Any]:
-    """Return depth, the oldest waiting job's age in seconds, throughput, and the pause."""
+    """Return depth, the oldest waiting job's age in seconds, throughput, documents that cannot be
+    read, and the pause."""
     oldest = queue.jobs.oldest_pending()
     paused = queue.control.paused()
     return {
@@ -21,5 +22,6 @@ def queue_view(queue: Queue, now: datetime) -> dict[str, Any]:
         "landed_per_min": {
             f"last_{minutes}_min": rate for minutes, rate in books.throughput(queue, now).items()
         },
+        "unreadable": queue.jobs.unreadable.count(),
         "paused": paused and {"by": paused.by, "why": paused.why, "at": paused.at},
     }

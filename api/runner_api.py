@@ -23,6 +23,7 @@ from api.schemas import (
     NextJobQuery,
     RegisterBody,
     Registered,
+    ReplacedRunner,
 )
 from api.services import services
 from api.spec import describe
@@ -30,6 +31,7 @@ from dispatch import job as verbs
 from dispatch.contract import CaseResult, Verdict
 from dispatch.job import Ended
 from dispatch.records import Job
+from dispatch.replacing import replace_runner
 from dispatch.states import HELD
 from dispatch.wakeup import Interest
 
@@ -64,6 +66,8 @@ def register() -> ResponseReturnValue:
         services().guesses.failed("register", request.remote_addr)
         raise unauthorized("the registration token is not valid")
     wish = body.validated(RegisterBody, fields)
+    if wish.replaces is not None:
+        _replace(wish.replaces)
     runner, token = services().queue.runners.register(
         name=wish.name,
         languages=None if wish.languages is None else tuple(sorted(set(wish.languages))),
@@ -82,6 +86,18 @@ def register() -> ResponseReturnValue:
     return jsonify(answer), 201
 
 
+def _replace(former: ReplacedRunner) -> None:
+    """End the leases of the same runner before it crashed, and revoke that identity.
+
+    Raises:
+        ProblemError: 401, it has never been that runner, or no longer is; nothing was changed.
+    """
+    if not replace_runner(services().queue, former.runner_id, former.token, now=services().now):
+        services().guesses.failed("register", request.remote_addr)
+        raise unauthorized("replaces: the token is not that runner's, or it is revoked")
+    services().wakeup.notify()
+
+
 def _number(value_s: float) -> float:
     """Return whole seconds as a whole number: runners in the field read an integer there."""
     return int(value_s) if value_s == int(value_s) else value_s
@@ -93,6 +109,8 @@ def heartbeat(rn: str) -> ResponseReturnValue:
     """Renew the leases of the listed jobs that this runner holds."""
     runner = require_runner(rn, seen=True)
     beat = body.parse(HeartbeatBody)
+    if beat.languages is not None:
+        services().queue.runners.offer(runner.runner_id, beat.languages)
     holds_all = verbs.renew_leases(
         services().queue, runner.runner_id, beat.active_job_ids, now=services().now
     )
@@ -210,6 +228,7 @@ def _case(case: CaseBody) -> CaseResult:
         exec_time_ms=case.execTime,
         memory_usage_kib=case.memoryUsage,
         output_truncated=case.outputTruncated,
+        runs=case.runs,
     )
 
 

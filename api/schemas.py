@@ -104,6 +104,9 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+RUNS_MAX = 100
+
+
 class RunnerBody(BaseModel):
     """A runner's body: exact types; what newer or older runners add is ignored."""
 
@@ -127,12 +130,21 @@ class Problem(Answer):
 # -- runners -------------------------------------------------------------------------------
 
 
+class ReplacedRunner(RunnerBody):
+    """Who a runner was before it crashed, and the token that it had."""
+
+    runner_id: Text
+    token: Text
+
+
 class RegisterBody(RunnerBody):
     """A runner introduces itself."""
 
     registration_token: Text
     name: Name
     languages: Annotated[list[LanguageCode], Field(max_length=16)] | None = None
+    replaces: ReplacedRunner | None = None
+    """That identity is revoked, and its leases end at once."""
 
 
 class RunnerConfig(Answer):
@@ -155,6 +167,8 @@ class HeartbeatBody(RunnerBody):
     """What a runner is working on."""
 
     active_job_ids: Annotated[list[Text], Field(max_length=1000)]
+    languages: Annotated[list[LanguageCode], Field(max_length=16)] | None = None
+    """Replaces the languages that it takes jobs in; absent: they stay as they are."""
     report_lost: bool = False
     report_drain: bool = False
 
@@ -212,6 +226,8 @@ class CaseBody(RunnerBody):
     execTime: Measure
     memoryUsage: Measure
     outputTruncated: bool = False
+    runs: Annotated[int, Field(ge=1, le=RUNS_MAX)] = 1
+    """Of so many runs this one counts."""
 
 
 class CompleteBody(RunnerBody):
@@ -279,6 +295,7 @@ class CaseAnswer(Answer):
     exec_time_ms: int
     memory_usage_kib: int
     output_truncated: bool
+    runs: int
 
 
 class TaskAnswer(Answer):
@@ -546,6 +563,9 @@ class QueueAnswer(Answer):
     depth: list[QueueDepth]
     oldest_pending_age_s: float | None
     landed_per_min: Throughput
+    unreadable: int = Field(
+        description="Jobs and runners passed over because their documents cannot be read."
+    )
     paused: PauseAnswer | None
 
 

@@ -197,7 +197,13 @@ def waits_because(view: dict[str, Any], job: Job | None) -> str | None:
     if view["status"] != Verdict.PENDING:
         return None
     if job is None:
+        if services().queue.jobs.unreadable.knows("jobs", view["submission_id"]):
+            return "Its job cannot be read; it waits for an admin."
         return "It is being put into the queue."
+    if job.given_up:
+        return "Its judging got lost. An admin has to have it judged again."
+    if job.state is State.DONE:
+        return "Its judging got lost. It is about to be judged again."
     if job.state is not State.PENDING:
         return "It is being judged."
     ready = services().judge.is_ready(job.problem_id)

@@ -12,7 +12,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import logs
-from benchmarks import cycle, flat_claims, flat_landing, idle, latency, memory, queued, storm, units
+from benchmarks import (
+    cycle,
+    flat_claims,
+    flat_landing,
+    idle,
+    latency,
+    memory,
+    queued,
+    read_concerns,
+    storm,
+    units,
+)
 from benchmarks.bench import Bench, open_bench
 from benchmarks.report import Line, as_json, circumstances, show
 from benchmarks.sizes import FULL, QUICK
@@ -23,6 +34,7 @@ ROWS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "queued": queued.run,
     "latency": latency.run,
     "claims": flat_claims.run,
+    "reads": read_concerns.run,
     "landings": flat_landing.landings,
     "rejudges": flat_landing.rejudges,
     "idle": idle.run,

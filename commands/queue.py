@@ -40,6 +40,8 @@ def queue(context: click.Context, as_json: bool) -> None:
         for name, rate in view["landed_per_min"].items()
     )
     click.echo(f"landed per minute: {', '.join(rates)}")
+    if view["unreadable"]:
+        click.echo(f"cannot be read, and are passed over: {view['unreadable']} (see the log)")
     paused = view["paused"]
     if paused is not None:
         at = f"{paused['at']:%Y-%m-%d %H:%M:%S}Z"

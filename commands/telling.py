@@ -27,7 +27,7 @@ console = Console(markup=False, highlight=False, emoji=False)
 EXIT_DIFFERENCE = 1
 EXIT_CODES = (
     ("0", "done"),
-    ("1", "something differs (recompute --check)"),
+    ("1", "something differs (recompute --check), or is amiss (check)"),
     ("2", "wrong use, a wrong setting, or what was given cannot be used"),
     ("3", "refused: there is no such thing, or its state does not allow it"),
     ("4", "the database did not answer, or others were at it: try again"),

@@ -24,6 +24,8 @@ NOTICES = {
     "rejudge": "A fresh judging is on its way. Until it lands, the earlier result counts.",
     "cancelled": "The rejudge is taken back. The earlier result stands.",
     "front": "It is the next to be judged.",
+    "check": "The check has begun. It goes on by itself, also when nobody looks.",
+    "check_repair": "The check has begun, and puts right what it finds.",
     "rejudges": "The rejudge has begun. It goes on by itself, also when nobody looks.",
     "rejudge_hold": "The rejudge is paused. What runners hold still lands.",
     "rejudge_release": "The rejudge goes on.",

@@ -30,6 +30,7 @@ def queue() -> ResponseReturnValue:
         states=[state.value for state in (State.PENDING, State.LEASED, State.LANDING)],
         counts=counts,
         oldest_s=None if oldest is None else (now - oldest).total_seconds(),
+        unreadable=kept.jobs.unreadable.count(),
         throughput=books.throughput(kept, now),
         orphans=kept.jobs.orphans(now, kept.languages, (), HEAD),
         head=kept.jobs.pending(kept.languages, (), HEAD),

@@ -13,6 +13,7 @@ from flask.typing import ResponseReturnValue
 
 from api.services import services
 from console import (  # noqa: F401 - pages put themselves on the blueprint
+    checks,
     errors,
     homeworks,
     outputs,
@@ -37,6 +38,7 @@ NAVIGATION = (
     ("console.judge_errors", "Judge errors"),
     ("console.rejudges", "Rejudges"),
     ("console.homeworks", "Homeworks"),
+    ("console.check", "Check"),
 )
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 

@@ -48,6 +48,7 @@ EVENT_WORDS = {
     states.REJUDGE_PENDING.event: "Rejudge asked for while it waited",
     states.CANCEL.event: "Rejudge taken back",
     states.MOVE_TO_FRONT.event: "Moved to the front",
+    states.REPAIR.event: "Found stranded, to be judged afresh",
 }
 CONTROL_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"} | {
     0x7F: 0x2421

@@ -57,8 +57,8 @@ def held_jobs(queue: Queue) -> dict[str, list[Held]]:
     )
     held: dict[str, list[Held]] = {}
     for document in found.sort("job_id", 1).limit(HELD_JOBS_MAX):
-        job = Job.from_document(document)
-        if job.leased_by is not None:
+        job = queue.jobs.read(document)
+        if job is not None and job.leased_by is not None:
             held.setdefault(job.leased_by, []).append(Held(job=job, since=_leased_at(job)))
     return held
 
@@ -71,7 +71,7 @@ def done_by_runner(queue: Queue, since: datetime) -> dict[str, int]:
             {"$group": {"_id": "$leased_by", "done": {"$sum": 1}}},
         ]
     )
-    return {group["_id"]: group["done"] for group in found if group["_id"] is not None}
+    return {group["_id"]: group["done"] for group in found if isinstance(group["_id"], str)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,9 +111,9 @@ def _lately(runner: Runner, at: datetime, kinds: set[Kind]) -> int:
 
 def _leased_at(job: Job) -> datetime | None:
     for entry in reversed(job.history):
-        if entry["event"] in _LEASED and entry.get("runner_id") == job.leased_by:
-            at: datetime = entry["at"]
-            return at
+        if entry.get("event") in _LEASED and entry.get("runner_id") == job.leased_by:
+            at = entry.get("at")
+            return at if isinstance(at, datetime) else None
     return None
 
 

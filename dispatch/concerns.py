@@ -9,14 +9,20 @@ still answers reads for a while. So:
 - A read is of what a majority has (`MAJORITY`), wherever something else is done because of it:
   another document is written, or somebody is told.
 - What a runner is told for good, so that it drops a result, is read with proof that no newer
-  primary has gone on without this one (`LINEARIZABLE`). That costs a durable write.
+  primary has gone on without this one (`proven`). That costs a durable write.
 - A read may be of the newest state (`LOCAL`) where the write that follows guards that very
   document, or where being wrong for a moment costs nothing.
 """
 
 from __future__ import annotations
 
-from pymongo import WriteConcern
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pymongo import MongoClient, WriteConcern
+from pymongo.client_session import ClientSession
+from pymongo.database import Database
 from pymongo.read_concern import ReadConcern
 
 DURABLE = WriteConcern("majority", j=True, wtimeout=10_000)
@@ -26,6 +32,26 @@ SOFT = WriteConcern(1)
 
 MAJORITY = ReadConcern("majority")
 LOCAL = ReadConcern("local")
-LINEARIZABLE = ReadConcern("linearizable")
-LINEARIZABLE_MS_MAX = 5_000
-"""How long a linearizable read may take: a primary that is cut off would wait for its members."""
+PROOFS = "proofs"
+"""The collection of the writes that prove a read. Nobody reads it."""
+
+
+@contextmanager
+def proven(database: Database[dict[str, Any]]) -> Iterator[ClientSession | None]:
+    """Yield a session whose majority reads are at least as new as all acknowledged before.
+
+    By a durable write first: a primary that has been cut off, and knows nothing of what another
+    acknowledges, does not get it acknowledged. (A linearizable read does the same, and waits up to
+    100 ms for the journal.) None on the in-process store, which has no sessions.
+
+    Raises:
+        PyMongoError: there is no such proof; this primary may have been cut off.
+    """
+    client: Any = database.client
+    if not isinstance(client, MongoClient):
+        yield None
+        return
+    with client.start_session(causal_consistency=True) as session:
+        proofs = database.get_collection(PROOFS).with_options(write_concern=DURABLE)
+        proofs.update_one({"_id": 0}, {"$inc": {"given": 1}}, upsert=True, session=session)
+        yield session

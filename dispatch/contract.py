@@ -14,7 +14,7 @@ from ulid import ULID
 
 
 class Verdict(IntEnum):
-    """What judging said. The larger of two codes is the worse one."""
+    """What judging said. The larger of two codes is the worse one, but nothing outweighs a JE."""
 
     PENDING = -1
     AC = 0
@@ -83,7 +83,8 @@ class HandedOut:
 class CaseResult:
     """What a runner reports of one case. Times in ms, memory in KiB, -1 where unknown.
 
-    `output_truncated`: the program printed more than the runner sent.
+    `output_truncated`: the program printed more than the runner sent. `runs`: the case was run so
+    often, and this run counts.
     """
 
     status: Verdict
@@ -93,6 +94,7 @@ class CaseResult:
     exec_time_ms: int
     memory_usage_kib: int
     output_truncated: bool = False
+    runs: int = 1
 
 
 JudgeResult = Sequence[Sequence[CaseResult]]
@@ -147,6 +149,18 @@ class HandOut(Protocol):
 
     def __call__(self, problem_id: int) -> HandedOut | None:
         """Return the problem's ready revision, or None while it has none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SubmissionSeen:
+    """A submission as the queue is told of it, to be compared with its job."""
+
+    submission_id: str
+    job_id: str
+    fence: int
+    pending: bool
+    problem_id: int
+    language: int
 
 
 def new_job_id() -> str:

@@ -6,7 +6,7 @@ write decides.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -34,14 +34,17 @@ class Glance:
 class _Lazily(Collection[Job]):
     """Jobs that are made of their documents when somebody comes to them: few claims go far."""
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(
+        self, documents: Sequence[Document], read: Callable[[Document], Job | None]
+    ) -> None:
         self._documents = documents
+        self._read = read
 
     def __len__(self) -> int:
         return len(self._documents)
 
     def __iter__(self) -> Iterator[Job]:
-        return map(Job.from_document, self._documents)
+        return (job for job in map(self._read, self._documents) if job is not None)
 
     def __contains__(self, job: object) -> bool:
         return any(job == one for one in self)
@@ -57,10 +60,10 @@ def glance(
     limit: int,
 ) -> Glance:
     """Look once for `runner_id`. `pending` minds neither a pause nor held rejudges."""
-    jobs = queue.jobs.jobs
+    jobs, past, read = queue.jobs.newest, queue.jobs.past_unreadable, queue.jobs.read
     parts: list[list[Document]] = [
-        _part("orphans", orphaned(now, queue.rules, languages), ORPHANS_ORDER, limit),
-        _part("pending", waiting(languages), LINE_ORDER, limit),
+        _part("orphans", past(orphaned(now, queue.rules, languages)), ORPHANS_ORDER, limit),
+        _part("pending", past(waiting(languages)), LINE_ORDER, limit),
     ]
     if claim_id is not None:
         parts.append([{"$match": taken_under(runner_id, claim_id)}, _named("taken")])
@@ -76,10 +79,10 @@ def glance(
         found.setdefault(document[_PART], []).append(document)
     taken = next(iter(found.get("taken", [])), None)
     return Glance(
-        taken=None if taken is None else Job.from_document(taken),
+        taken=read(taken),
         switches=control.switches(next(iter(found.get("switches", [])), {})),
-        orphans=_Lazily(found.get("orphans", [])),
-        pending=_Lazily(found.get("pending", [])),
+        orphans=_Lazily(found.get("orphans", []), read),
+        pending=_Lazily(found.get("pending", []), read),
     )
 
 

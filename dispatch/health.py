@@ -120,7 +120,7 @@ def failed_at(job: Job) -> set[str]:
         if entry.get("job_id") != job.job_id:
             continue
         runner_id = entry.get("runner_id")
-        match entry["event"]:
+        match entry.get("event"):
             case states.CLAIM.event:
                 holder = runner_id
             case states.RECLAIM.event:

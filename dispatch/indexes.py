@@ -54,4 +54,10 @@ INDEXES = [
         name="restore_due",
         partialFilterExpression={"restore_due": {"$gt": 0}},
     ),
+    # Jobs that only a human can put right: few or none, and counted for every scrape.
+    IndexModel(
+        [("given_up_at", ASCENDING)],
+        name="given_up",
+        partialFilterExpression={"given_up_at": {"$exists": True}},
+    ),
 ]

@@ -24,8 +24,6 @@ EDGE_OF = {edge.event: edge for edge in EDGES}
 NEW_FENCE = frozenset(
     edge.event
     for edge in (
-        states.REJUDGE_PENDING,
-        states.REJUDGE,
         states.CLAIM,
         states.RECLAIM,
         states.COMPLETE_BEGINS,
@@ -33,7 +31,13 @@ NEW_FENCE = frozenset(
         states.CANCEL,
     )
 )
-"""Events that raise the fence by one; the others keep it."""
+"""Events that raise the fence by one; the others, but for those below, keep it."""
+ABOVE_THE_SUBMISSION = frozenset(
+    edge.event for edge in (states.REJUDGE_PENDING, states.REJUDGE, states.REPAIR)
+)
+"""Events that raise the fence by one or more: above the submission's, too."""
+NEW_JOB = frozenset({states.REJUDGE.event, states.REPAIR.event})
+"""Events that replace the job by one with a budget of its own."""
 TAKES = frozenset({states.CLAIM.event, states.RECLAIM.event})
 LEASE = ("leased_by", "lease_token", "lease_deadline", "handed_out")
 NEVER_WHEN: Mapping[State, tuple[str, ...]] = {
@@ -102,8 +106,8 @@ def _check_counts(job: Document, rules: LeaseRules | None) -> Iterator[tuple[str
     if refunds < 0 or (rules and refunds > rules.drain_refunds_max):
         yield "I5", f"drain_refunds is {refunds}"
     replaced = job.get("replaced_ids", [])
-    if job["job_id"] in replaced or len(set(replaced)) != len(replaced):
-        yield "I4", f"job {job['job_id']} and those that it replaced are not told apart"
+    if job.get("job_id") in replaced or len(set(replaced)) != len(replaced):
+        yield "I4", f"job {job.get('job_id')} and those that it replaced are not told apart"
     if (job.get("mark_due") or 0) > job.get("fence", 0):
         yield "I4", "the mark that is due carries a fence of the future"
     if (job.get("restore_due") or 0) > job.get("fence", 0):
@@ -120,8 +124,8 @@ def _check_history(job: Document, state: State) -> Iterator[tuple[str, str]]:
         yield "I1", f"state {state} was not reached by {last['event']}"
     if last["fence"] != job.get("fence", 0):
         yield "I4", f"fence {job.get('fence')} is not that of {last['event']}, {last['fence']}"
-    if last["job_id"] != job["job_id"]:
-        yield "I4", f"job_id {job['job_id']} is not that of {last['event']}"
+    if last["job_id"] != job.get("job_id"):
+        yield "I4", f"job_id {job.get('job_id')} is not that of {last['event']}"
     if last["attempts"] != job.get("attempts", 0):
         yield "I5", f"attempts {job.get('attempts')} are not those of {last['event']}"
 
@@ -169,8 +173,8 @@ def _check_first(before: Document, fresh: Sequence[Document]) -> Iterator[tuple[
 
 
 def _check_unmoved(before: Document, after: Document) -> Iterator[tuple[str, str]]:
-    """Without a transition only a renewal, and the end of a mark or a restore, may show."""
-    free = {"lease_deadline", "mark_due", "restore_due"}
+    """Without a transition only a renewal, the end of what was due, or giving up may show."""
+    free = {"lease_deadline", "mark_due", "restore_due", "given_up_at", "given_up_why"}
     for name in sorted((before.keys() | after.keys()) - free):
         if before.get(name) != after.get(name):
             yield "I3", f"{name} changed without a transition"
@@ -218,10 +222,14 @@ def _owner_after(edge: Edge, actor: object, owner: object) -> object:
 
 def _check_fences(last: Document, entry: Document) -> Iterator[tuple[str, str]]:
     grew = entry["fence"] - last["fence"]
-    if grew != (1 if entry["event"] in NEW_FENCE else 0):
+    if entry["event"] in ABOVE_THE_SUBMISSION:
+        fits = grew >= 1
+    else:
+        fits = grew == (1 if entry["event"] in NEW_FENCE else 0)
+    if not fits:
         yield "I4", f"{entry['event']} took the fence from {last['fence']} to {entry['fence']}"
     changed = entry["job_id"] != last["job_id"]
-    if changed != (entry["event"] == states.REJUDGE.event):
+    if changed != (entry["event"] in NEW_JOB):
         yield "I4", f"{entry['event']} took the job from {last['job_id']} to {entry['job_id']}"
 
 
@@ -231,7 +239,7 @@ def _check_attempts(last: Document, entry: Document) -> Iterator[tuple[str, str]
     allowed = {was}
     if event in TAKES:
         allowed = {was + 1}
-    elif event == states.REJUDGE.event:
+    elif event in NEW_JOB:
         allowed = {0}
     elif event == states.ABORT.event and _refunds(entry.get("note") or ""):
         allowed = {was, was - 1}
@@ -270,23 +278,38 @@ def check_database(
 
 def check_pair(job: Document, submission: Document | None) -> list[Violation]:
     """Return what is wrong between a job and its submission, both read at one moment."""
-    found: list[tuple[str, str]] = []
     if submission is None:
         return []
-    fence, newest = submission.get("fence", 0), job.get("fence", 0)
-    if fence > newest:
-        found.append(("I4", f"submission.fence {fence} > job.fence {newest}"))
-    landed = job.get("outcome") in (Outcome.VERDICT, Outcome.JUDGE_ERROR)
-    if job["state"] == State.DONE and landed and submission["status"] == PENDING_STATUS:
-        found.append(("I1", "the job is done and the submission has no verdict"))
-    if (
-        job["state"] == State.DONE
-        and job.get("outcome") == Outcome.CANCELLED
-        and job.get("restore_due") is None
-        and submission["status"] == PENDING_STATUS
-    ):
-        found.append(("I8", "cancelled, and nothing brings the earlier verdict back"))
+    found = pair_faults(
+        job,
+        fence=submission.get("fence", 0),
+        pending=submission["status"] == PENDING_STATUS,
+        job_id=submission.get("job_id"),
+    )
     return [_violation(job, invariant, detail) for invariant, detail in found]
+
+
+def pair_faults(
+    job: Document, *, fence: int, pending: bool, job_id: str | None
+) -> Iterator[tuple[str, str]]:
+    """Yield (invariant, what is wrong) between a job and its submission's fields."""
+    newest = job.get("fence") or 0
+    if fence > newest:
+        yield "I4", f"submission.fence {fence} > job.fence {newest}"
+    if not pending:
+        return
+    outcome, marked = job.get("outcome"), job.get("mark_due") is None
+    if job.get("state") != State.DONE:
+        if marked and job.get("preview"):
+            yield "I8", "pending, and its job is a preview, which is not to count"
+        elif marked and job_id not in (None, job.get("job_id")):
+            yield "I4", f"pending under job {job_id}, and its job is {job.get('job_id')}"
+    elif outcome in (Outcome.VERDICT, Outcome.JUDGE_ERROR):
+        yield "I1", f"pending, and its job is done ({outcome}): no verdict"
+    elif outcome == Outcome.CANCELLED and job.get("restore_due") is None:
+        yield "I8", "cancelled, and nothing brings the earlier verdict back"
+    elif outcome != Outcome.CANCELLED and marked:
+        yield "I8", f"pending, and its job is done ({outcome})"
 
 
 def _confirmed(database: Database[dict[str, Any]], submission_id: str) -> list[Violation]:

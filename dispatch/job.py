@@ -81,11 +81,12 @@ def enqueue_job(
     priority: int = PRIORITY_FRESH,
     rejudge_id: str | None = None,
     preview: bool = False,
+    mark_due: bool = False,
 ) -> bool:
     """Give the submission its job, unless it has one. Tell whether it had none.
 
     `job_id` is the one minted in the submission, so that a repeat (by the sweep, after a crash
-    between the two writes) enters the same job.
+    between the two writes) enters the same job. `mark_due`: the caller marks the submission next.
     """
     entered = queue.jobs.enqueue(
         submission_id=submission_id,
@@ -97,6 +98,7 @@ def enqueue_job(
         now=now(),
         rejudge_id=rejudge_id,
         preview=preview,
+        mark_due=mark_due,
     )
     if entered:
         emit("enqueue", submission_id=submission_id, job_id=job_id, fence=submission_fence + 1)
@@ -141,6 +143,7 @@ def rejudge_job(
                 now=now,
                 priority=priority,
                 rejudge_id=rejudge_id,
+                mark_due=True,
             )
             entered = queue.jobs.get(submission_id)
             if entered is not None:
@@ -150,11 +153,20 @@ def rejudge_job(
             return None
         if job.state is State.PENDING:
             left = queue.jobs.rejudge_pending(
-                job, priority=priority, rejudge_id=rejudge_id, now=now()
+                job,
+                priority=priority,
+                rejudge_id=rejudge_id,
+                submission_fence=submission_fence,
+                now=now(),
             )
         else:
             left = queue.jobs.rejudge(
-                job, job_id=new_job_id(), priority=priority, rejudge_id=rejudge_id, now=now()
+                job,
+                job_id=new_job_id(),
+                priority=priority,
+                rejudge_id=rejudge_id,
+                submission_fence=submission_fence,
+                now=now(),
             )
         if left is not None:
             emit("rejudge", submission_id=submission_id, job_id=left.job_id, fence=left.fence)
@@ -207,6 +219,7 @@ def preview_job(
         priority=PRIORITY_BULK_REJUDGE,
         rejudge_id=rejudge_id,
         preview=True,
+        submission_fence=submission_fence,
         now=now(),
     )
     if left is not None:
@@ -286,8 +299,10 @@ def claim_next_job(
             now=now(),
             limit=CANDIDATES_MAX,
         )
-        if seen.taken is not None:
-            return _repeated(seen.taken, runner, now)
+        if seen.taken is not None and claim_id is not None:
+            # The look at the line may have met what a failover takes back.
+            taken = queue.jobs.by_claim_id(runner.runner_id, claim_id)
+            return None if taken is None else _repeated(taken, runner, now)
         if seen.switches.paused is not None:
             return None
         if seen.switches.held_rejudges:

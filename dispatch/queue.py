@@ -10,9 +10,11 @@ from pymongo.database import Database
 from dispatch.contract import Language
 from dispatch.control import ControlStore
 from dispatch.lease import LeaseRules
-from dispatch.runner import RunnerStore
+from dispatch.records import Job
+from dispatch.runner import Runner, RunnerStore
 from dispatch.store import JobStore
 from dispatch.tried import Tried
+from dispatch.unreadable import Unreadable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +36,10 @@ class Queue:
         self.jobs.create_indexes()
         self.runners.create_indexes()
 
+    def recheck_unreadable(self) -> None:
+        """Look at the documents that could not be read: some may have been mended."""
+        self.jobs.unreadable.recheck({"jobs": Job.from_document, "runners": Runner.from_document})
+
 
 def open_queue(
     database: Database[dict[str, Any]],
@@ -47,9 +53,10 @@ def open_queue(
     `alive_s`: for how long after it was seen a runner counts as alive, for people and
     preferences.
     """
+    unreadable = Unreadable(database)
     return Queue(
-        jobs=JobStore(database, rules),
-        runners=RunnerStore(database, alive_s=alive_s),
+        jobs=JobStore(database, rules, unreadable),
+        runners=RunnerStore(database, unreadable, alive_s=alive_s),
         control=ControlStore(database),
         rules=rules,
         languages=tuple(int(language) for language in languages),

@@ -36,9 +36,11 @@ def retire_jobs(queue: Queue, *, done_before: datetime, keep_fences: KeepFences)
         "done_at": {"$lt": done_before},
         "mark_due": None,
         "restore_due": None,
+        # A fence that cannot be read cannot be kept either, so its job stays.
+        "$or": [{"fence": {"$type": "number"}}, {"fence": None}],
     }
     found = queue.jobs.jobs.find(old, {"fence": 1}).sort("done_at", 1).limit(RETIRED_MAX)
-    fences = {job["_id"]: job.get("fence", 0) for job in found}
+    fences = {job["_id"]: int(job.get("fence") or 0) for job in found}
     if not fences:
         return 0
     keep_fences(fences)

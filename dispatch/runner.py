@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,12 +22,22 @@ from ulid import ULID
 
 from dispatch.concerns import DURABLE, LOCAL, SOFT
 from dispatch.health import FAILURES, TROUBLES_KEPT, Kind, Settled, Trouble
+from dispatch.records import check_fields
+from dispatch.unreadable import Unreadable, UnreadableDocument
 
 TOKEN_PREFIX = "rk_"  # noqa: S105 - what tokens start with, not a token
 UNSEEN_MAX = timedelta(days=7)
 TOUCHES_A_LIFE = 2
 """How often a poll notes that its runner was seen, within the time that it counts as alive: a
 runner that also sends heartbeats is noted by those, and its polls stay reads."""
+
+_NEEDED: dict[str, type] = {"_id": str, "name": str, "last_seen": datetime}
+_KNOWN: dict[str, type] = {
+    **_NEEDED,
+    **dict.fromkeys(("registered_at", "judged_at"), datetime),
+    **dict.fromkeys(("languages", "troubles"), list),
+    **dict.fromkeys(("set_aside", "drain"), Mapping),
+}
 
 INDEXES = [
     # Forgets identities that are not seen any more.
@@ -68,6 +79,31 @@ class Runner:
     judged_at: datetime | None = None
     """When it last judged a job, noted from its first trouble on."""
 
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Runner:
+        """Read a runner.
+
+        Raises:
+            UnreadableDocument: a field is missing, or not what any version writes.
+        """
+        check_fields(document, _NEEDED, _KNOWN)
+        languages = document.get("languages")
+        set_aside, drain = document.get("set_aside"), document.get("drain")
+        try:
+            return cls(
+                runner_id=document["_id"],
+                name=document["name"],
+                languages=None if languages is None else tuple(map(int, languages)),
+                registered_at=document.get("registered_at") or document["last_seen"],
+                last_seen=document["last_seen"],
+                set_aside=None if set_aside is None else SetAside(**set_aside),
+                drain=None if drain is None else Drain(**drain),
+                troubles=tuple(_troubles(document.get("troubles") or [])),
+                judged_at=document.get("judged_at"),
+            )
+        except (TypeError, ValueError) as error:
+            raise UnreadableDocument(f"{type(error).__name__}: {error}") from None
+
     def judges(self, language: int) -> bool:
         """Tell whether it takes jobs in that language."""
         return self.languages is None or language in self.languages
@@ -81,7 +117,13 @@ class Runner:
 class RunnerStore:
     """The `runners` collection."""
 
-    def __init__(self, database: Database[dict[str, Any]], *, alive_s: float = 60) -> None:
+    def __init__(
+        self,
+        database: Database[dict[str, Any]],
+        unreadable: Unreadable | None = None,
+        *,
+        alive_s: float = 60,
+    ) -> None:
         runners = database.get_collection("runners")
         self._runners = runners.with_options(write_concern=DURABLE)
         # Losing a `last_seen` in a failover costs nothing, waiting for a majority on every beat
@@ -90,6 +132,7 @@ class RunnerStore:
         # whom a job is offered to first.
         self._soft = runners.with_options(write_concern=SOFT, read_concern=LOCAL)
         self._alive = timedelta(seconds=alive_s)
+        self._unreadable = unreadable or Unreadable(database)
 
     def create_indexes(self) -> None:
         """Create what is missing. Safe to repeat."""
@@ -125,15 +168,19 @@ class RunnerStore:
     def verify(self, runner_id: str, token: str, *, now: datetime) -> Runner | None:
         """Return the runner that `token` belongs to, or None: wrong, revoked or forgotten."""
         document = self._soft.find_one({"_id": runner_id})
-        kept = document["token_sha256"] if document else ""
-        if not hmac.compare_digest(kept, _digest(token)) or document is None:
+        kept = document.get("token_sha256") if document else ""
+        if (
+            not isinstance(kept, str)
+            or not hmac.compare_digest(kept, _digest(token))
+            or document is None
+        ):
             return None
         last_seen = document.get("last_seen")
         if document.get("revoked_at") is not None or not _is_kept(last_seen, now):
             return None
         if last_seen is None or last_seen <= now - self._alive / TOUCHES_A_LIFE:
             self._soft.update_one({"_id": runner_id}, {"$max": {"last_seen": now}})
-        return _runner({**document, "last_seen": last_seen or now})
+        return self._read({**document, "last_seen": last_seen or now})
 
     def greet(self, runner_id: str, token: str, *, now: datetime) -> Runner | None:
         """Do as `verify`, and note that the runner was seen, in one request."""
@@ -148,7 +195,7 @@ class RunnerStore:
             {"$max": {"last_seen": now}},
             return_document=ReturnDocument.AFTER,
         )
-        return None if document is None else _runner(document)
+        return None if document is None else self._read(document)
 
     def revoke(self, runner_id: str, *, now: datetime) -> bool:
         """Refuse the runner's token from now on; its leases end by themselves. Tell if known."""
@@ -166,7 +213,12 @@ class RunnerStore:
     def get(self, runner_id: str) -> Runner | None:
         """Return the runner as it stands; None: revoked or unknown."""
         document = self._soft.find_one({"_id": runner_id, "revoked_at": None})
-        return None if document is None else _runner(document)
+        return None if document is None else self._read(document)
+
+    def offer(self, runner_id: str, languages: Sequence[int]) -> None:
+        """Give the runner jobs in these languages from now on, and in no others."""
+        offered = sorted(set(languages))
+        self._change(runner_id, {"$set": {"languages": offered}})
 
     def ask_to_drain(self, runner_id: str, *, by: str, now: datetime) -> bool:
         """Give the runner no more jobs, and tell it so when it asks. Tell if it is known."""
@@ -216,7 +268,7 @@ class RunnerStore:
             )
             if document is None:
                 break
-            runner = _runner(document)
+            runner = self._read(document)
         return runner
 
     def list(self, *, now: datetime) -> list[Runner]:
@@ -224,7 +276,17 @@ class RunnerStore:
         found = self._soft.find({"revoked_at": None, "last_seen": {"$gt": now - UNSEEN_MAX}}).sort(
             "_id", 1
         )
-        return [_runner(document) for document in found]
+        return list(self._read_all(found))
+
+    def _read(self, document: Mapping[str, Any]) -> Runner | None:
+        try:
+            return Runner.from_document(document)
+        except UnreadableDocument as error:
+            self._unreadable.met(self._runners.name, document.get("_id"), str(error))
+            return None
+
+    def _read_all(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Runner]:
+        return (runner for runner in map(self._read, documents) if runner is not None)
 
     def is_alive(self, runner: Runner, *, now: datetime) -> bool:
         """Tell whether it was seen lately. For people and preferences; leases never ask."""
@@ -242,29 +304,20 @@ class RunnerStore:
                 "$or": [{"languages": None}, {"languages": language}],
             }
         )
-        return (_runner(document) for document in found)
+        return self._read_all(found)
 
 
-def _is_kept(last_seen: datetime | None, now: datetime) -> bool:
+def _is_kept(last_seen: Any, now: datetime) -> bool:
     """Tell whether an identity counts; one whose document does not say was kept until now."""
-    return last_seen is None or last_seen > now - UNSEEN_MAX
+    return last_seen is None or (isinstance(last_seen, datetime) and last_seen > now - UNSEEN_MAX)
 
 
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8")).hexdigest()
 
 
-def _runner(document: dict[str, Any]) -> Runner:
-    languages = document.get("languages")
-    set_aside, drain = document.get("set_aside"), document.get("drain")
-    return Runner(
-        runner_id=document["_id"],
-        name=document["name"],
-        languages=None if languages is None else tuple(languages),
-        registered_at=document.get("registered_at", document["last_seen"]),
-        last_seen=document["last_seen"],
-        set_aside=None if set_aside is None else SetAside(**set_aside),
-        drain=None if drain is None else Drain(**drain),
-        troubles=tuple(Trouble.from_document(each) for each in document.get("troubles", ())),
-        judged_at=document.get("judged_at"),
-    )
+def _troubles(documents: list[Any]) -> Iterator[Trouble]:
+    """Read what is noted of a runner. What cannot be read speaks neither for nor against it."""
+    for document in documents:
+        with suppress(LookupError, TypeError, ValueError, AttributeError):
+            yield Trouble.from_document(document)

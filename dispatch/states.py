@@ -59,6 +59,7 @@ EXHAUST_ENDS = Edge("exhaust_ends", frozenset({State.LANDING}), State.DONE)
 
 CANCEL = Edge("cancel", OPEN, State.DONE)
 MOVE_TO_FRONT = Edge("move_to_front", frozenset({State.PENDING}), State.PENDING)
+REPAIR = Edge("repair", frozenset(State), State.PENDING)
 
 EDGES = (
     REJUDGE_PENDING,
@@ -73,6 +74,7 @@ EDGES = (
     EXHAUST_ENDS,
     CANCEL,
     MOVE_TO_FRONT,
+    REPAIR,
 )
 """Every edge but `enqueue`, which is an insert and has no source, and `renew`, which leaves the
 state as it is."""

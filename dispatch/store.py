@@ -7,8 +7,10 @@ None when the guard did not hold. No function here decides what None means.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pymongo import ReturnDocument
@@ -17,20 +19,38 @@ from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from dispatch import states
-from dispatch.concerns import DURABLE, LINEARIZABLE, LINEARIZABLE_MS_MAX, MAJORITY
+from dispatch.concerns import DURABLE, LOCAL, MAJORITY, proven
 from dispatch.contract import HandedOut, Language
 from dispatch.indexes import INDEXES, OUTGROWN
 from dispatch.lease import LeaseRules
 from dispatch.records import Job
 from dispatch.states import HELD, OPEN, Edge, Outcome, State
+from dispatch.unreadable import Unreadable, UnreadableDocument
 
 Document = dict[str, Any]
 
 HELD_VALUES = [state.value for state in HELD]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HISTORY_MAX = 20
 INDEX_NOT_FOUND = 27
+WRONG_TYPE = frozenset({2, 14})
+"""What the server says of an update of a field that is not of the update's type."""
 REPLACED_IDS_MAX = 8
 LEASE_FIELDS = ("leased_by", "lease_token", "claim_id", "lease_deadline", "landing_deadline")
+OF_ONE_JUDGING = (
+    *LEASE_FIELDS,
+    "handed_out",
+    "outcome",
+    "done_at",
+    "avoid_runner",
+    "avoid_until",
+    "failed_by",
+    "failed_until",
+    "given_back",
+)
+"""What a fresh judging begins without."""
+REPAIRS = ("repairs", "repaired_at", "given_up_at", "given_up_why")
+"""What tells of repairs; a rejudge begins without it."""
 
 
 def passed_or_absent(now: datetime) -> Document:
@@ -79,16 +99,26 @@ def taken_under(runner_id: str, claim_id: str) -> Document:
 
 def stored(number: int) -> Any:
     """Match a field that holds `number`; 0 is also what a document without the field holds."""
-    return number or {"$in": [0, None]}
+    return number or {"$in": _as_stored(number)}
+
+
+def _as_stored(number: int) -> list[int | None]:
+    return [number] if number else [0, None]
 
 
 class JobStore:
     """The `jobs` collection. Its reads are of what a majority has: see `dispatch.concerns`."""
 
-    def __init__(self, database: Database[Document], rules: LeaseRules) -> None:
+    def __init__(
+        self, database: Database[Document], rules: LeaseRules, unreadable: Unreadable | None = None
+    ) -> None:
         self.jobs: Collection[Document] = database.get_collection("jobs").with_options(
             write_concern=DURABLE, read_concern=MAJORITY
         )
+        self.newest = self.jobs.with_options(read_concern=LOCAL)
+        """For a claim's look at the line alone: its write guards the very job that it took there,
+        and what others have just taken is not to be run after."""
+        self.unreadable = unreadable or Unreadable(database)
         self.rules = rules
 
     def create_indexes(self) -> None:
@@ -100,35 +130,50 @@ class JobStore:
 
     # -- reads ---------------------------------------------------------------------------
 
+    def read(self, document: Mapping[str, Any] | None) -> Job | None:
+        """Read a job document; None: there is none, or none that can be read."""
+        if document is None:
+            return None
+        try:
+            return Job.from_document(document)
+        except UnreadableDocument as error:
+            self.unreadable.met(self.jobs.name, document.get("_id"), str(error))
+            return None
+
+    def read_all(self, documents: Iterable[Mapping[str, Any]]) -> list[Job]:
+        """Read job documents, those left out that cannot be read."""
+        return [job for job in map(self.read, documents) if job is not None]
+
+    def past_unreadable(self, wanted: Document) -> Document:
+        """Return a filter for what is `wanted`, but for jobs that are known to be unreadable."""
+        return self.unreadable.past(self.jobs.name, wanted)
+
     def get(self, submission_id: str) -> Job | None:
         """Return the job of a submission."""
-        return _job(self.jobs.find_one({"_id": submission_id}))
+        return self.read(self.jobs.find_one({"_id": submission_id}))
 
     def by_job_id(self, job_id: str) -> Job | None:
         """Return the job whose current id is `job_id`."""
-        return _job(self.jobs.find_one({"job_id": job_id}))
+        return self.read(self.jobs.find_one({"job_id": job_id}))
 
     def confirmed(self, job_id: str) -> tuple[Job | None, bool]:
         """Return the job whose current id is `job_id`, and whether that id was replaced.
 
-        With proof that no newer primary knows better. For what a runner is told for good; it
-        costs a durable write. Not within a causally consistent session, which has no such reads.
+        With proof that no newer primary knows better: for what a runner is told for good.
 
         Raises:
             PyMongoError: there is no such proof, for example as this primary has been cut off.
         """
-        jobs = self.jobs.with_options(read_concern=LINEARIZABLE)
-        job = _job(jobs.find_one({"job_id": job_id}, max_time_ms=LINEARIZABLE_MS_MAX))
-        if job is not None:
-            return job, False
-        replaced = jobs.find_one(
-            {"replaced_ids": job_id}, {"_id": 1}, max_time_ms=LINEARIZABLE_MS_MAX
-        )
-        return None, replaced is not None
+        with proven(self.jobs.database) as session:
+            job = self.read(self.jobs.find_one({"job_id": job_id}, session=session))
+            if job is not None:
+                return job, False
+            replaced = self.jobs.find_one({"replaced_ids": job_id}, {"_id": 1}, session=session)
+            return None, replaced is not None
 
     def by_claim_id(self, runner_id: str, claim_id: str) -> Job | None:
         """Return the job that `runner_id` took under `claim_id`, if it is still its lease."""
-        return _job(self.jobs.find_one(taken_under(runner_id, claim_id)))
+        return self.read(self.jobs.find_one(taken_under(runner_id, claim_id)))
 
     def pending(
         self,
@@ -148,26 +193,26 @@ class JobStore:
         wanted = waiting(languages, without, held_rejudges, held_priority)
         if not_failed_by is not None:
             wanted["failed_by"] = {"$ne": not_failed_by}
-        found = self.jobs.find(wanted)
-        return _jobs(found.sort(LINE_ORDER).limit(limit))
+        found = self.newest.find(self.past_unreadable(wanted))
+        return self.read_all(found.sort(LINE_ORDER).limit(limit))
 
     def orphans(
         self, now: datetime, languages: Sequence[int], without: Iterable[int], limit: int
     ) -> list[Job]:
         """Return leases that are over and have attempts left, the longest over first."""
-        found = self.jobs.find(orphaned(now, self.rules, languages, without))
-        return _jobs(found.sort(ORPHANS_ORDER).limit(limit))
+        wanted = orphaned(now, self.rules, languages, without)
+        found = self.newest.find(self.past_unreadable(wanted))
+        return self.read_all(found.sort(ORPHANS_ORDER).limit(limit))
 
     def exhausted(self, now: datetime, limit: int) -> list[Job]:
         """Return leases that are over and have no attempt left, the longest over first."""
-        found = self.jobs.find(
-            {
-                "state": {"$in": HELD_VALUES},
-                "lease_deadline": passed_or_absent(now),
-                "attempts": {"$gte": self.rules.max_attempts},
-            }
-        )
-        return _jobs(found.sort([("lease_deadline", 1)]).limit(limit))
+        wanted = {
+            "state": {"$in": HELD_VALUES},
+            "lease_deadline": passed_or_absent(now),
+            "attempts": {"$gte": self.rules.max_attempts},
+        }
+        found = self.jobs.find(self.past_unreadable(wanted))
+        return self.read_all(found.sort([("lease_deadline", 1)]).limit(limit))
 
     def held_by(self, runner_id: str, job_ids: Sequence[str]) -> set[str]:
         """Return those of `job_ids` that `runner_id` holds a lease on, with proof.
@@ -177,17 +222,14 @@ class JobStore:
         Raises:
             PyMongoError: there is no proof, for example as this primary has been cut off.
         """
-        jobs = self.jobs.with_options(read_concern=LINEARIZABLE)
-        found = jobs.find(
-            {
-                "leased_by": runner_id,
-                "job_id": {"$in": list(job_ids)},
-                "state": {"$in": HELD_VALUES},
-            },
-            {"job_id": 1},
-            max_time_ms=LINEARIZABLE_MS_MAX,
-        )
-        return {document["job_id"] for document in found}
+        wanted = {
+            "leased_by": runner_id,
+            "job_id": {"$in": list(job_ids)},
+            "state": {"$in": HELD_VALUES},
+        }
+        with proven(self.jobs.database) as session:
+            found = self.jobs.find(wanted, {"job_id": 1}, session=session)
+            return {document["job_id"] for document in found}
 
     def last_judged_at(
         self, runner_id: str, now: datetime, *, besides: Sequence[str]
@@ -212,16 +254,20 @@ class JobStore:
 
     def marks_due(self, limit: int) -> list[Job]:
         """Return rejudged jobs whose mark on the submission may be missing."""
-        return _jobs(self.jobs.find({"mark_due": {"$gt": 0}}).limit(limit))
+        return self.read_all(
+            self.jobs.find(self.past_unreadable({"mark_due": {"$gt": 0}})).limit(limit)
+        )
 
     def restores_due(self, limit: int) -> list[Job]:
         """Return cancelled jobs whose submission may not show its result again yet."""
-        return _jobs(self.jobs.find({"restore_due": {"$gt": 0}}).limit(limit))
+        return self.read_all(
+            self.jobs.find(self.past_unreadable({"restore_due": {"$gt": 0}})).limit(limit)
+        )
 
     def some(self, submission_ids: Sequence[str]) -> dict[str, Job]:
         """Return submission id to job, of those of `submission_ids` that have one."""
         found = self.jobs.find({"_id": {"$in": list(submission_ids)}})
-        return {job.submission_id: job for job in _jobs(found)}
+        return {job.submission_id: job for job in self.read_all(found)}
 
     def highest_priority(self, languages: Sequence[int], besides: str) -> int | None:
         """Return the best priority of those that wait, the submission `besides` left out."""
@@ -234,7 +280,7 @@ class JobStore:
             {"priority": 1},
             sort=[("priority", -1)],
         )
-        return None if first is None else int(first.get("priority", 0))
+        return None if first is None else _whole(first.get("priority"))
 
     def ahead_of(self, job: Job, places_max: int) -> int:
         """Return how many waiting jobs come before a waiting one, counting to `places_max`."""
@@ -264,20 +310,27 @@ class JobStore:
                 {"$sort": {"_id.state": 1, "_id.priority": -1}},
             ]
         )
-        return [{**group["_id"], "count": group["count"]} for group in found]
+        counts: dict[tuple[str, int], int] = {}
+        for group in found:
+            # Where the priority cannot be read, it is counted as one that is absent.
+            place = (group["_id"]["state"], _whole(group["_id"].get("priority")))
+            counts[place] = counts.get(place, 0) + group["count"]
+        return [
+            {"state": state, "priority": priority, "count": count}
+            for (state, priority), count in sorted(
+                counts.items(), key=lambda entry: (entry[0][0], -entry[0][1])
+            )
+        ]
 
     def oldest_pending(self) -> datetime | None:
         """Return since when the longest waiting job has been in line."""
         oldest = self.jobs.find_one(
-            {"state": State.PENDING.value}, {"queued_at": 1}, sort=[("queued_at", 1)]
+            # The bound leaves out what is no date.
+            {"state": State.PENDING.value, "queued_at": {"$gt": EPOCH}},
+            {"queued_at": 1},
+            sort=[("queued_at", 1)],
         )
         return None if oldest is None else oldest["queued_at"]
-
-    def without_job(self, submission_ids: Sequence[str]) -> list[str]:
-        """Return those of `submission_ids` that have no job, in their order."""
-        found = self.jobs.find({"_id": {"$in": list(submission_ids)}}, {"_id": 1})
-        known = {document["_id"] for document in found}
-        return [submission_id for submission_id in submission_ids if submission_id not in known]
 
     # -- edges ---------------------------------------------------------------------------
 
@@ -293,8 +346,11 @@ class JobStore:
         now: datetime,
         rejudge_id: str | None = None,
         preview: bool = False,
+        mark_due: bool = False,
     ) -> bool:
         """Insert the job unless the submission has one. Tell whether it was inserted.
+
+        `mark_due`: the submission has yet to carry its fence and id.
 
         Raises:
             DuplicateKeyError: `job_id` belongs to another submission.
@@ -312,6 +368,7 @@ class JobStore:
             "drain_refunds": 0,
             "replaced_ids": [],
             **_given(rejudge_id=rejudge_id, preview=preview or None),
+            **({"mark_due": fence} if mark_due else {}),
             "history": [_entry(event="enqueue", now=now, job_id=job_id, fence=fence, attempts=0)],
         }
         try:
@@ -391,7 +448,13 @@ class JobStore:
         return self._transition(
             edge,
             job,
-            guard={**guard, "fence": stored(job.fence)},
+            # The attempts, too: an abort moves them and leaves the fence, and what was seen of the
+            # line may have been taken back.
+            guard={
+                **guard,
+                "fence": stored(job.fence),
+                "attempts": {**guard.get("attempts", {}), "$in": _as_stored(job.attempts)},
+            },
             set_=taken,
             unset=gone,
             inc={"attempts": 1, "fence": 1},
@@ -414,6 +477,17 @@ class JobStore:
             },
             {"$set": {"lease_deadline": self.rules.lease_deadline(now)}},
         ).matched_count
+
+    def end_leases(self, runner_id: str, now: datetime) -> int:
+        """Have the deadlines of all that `runner_id` was leased pass now; return how many did."""
+        return self.jobs.update_many(
+            {
+                "leased_by": runner_id,
+                "state": State.LEASED.value,
+                "lease_deadline": {"$gt": now},
+            },
+            {"$set": {"lease_deadline": now}},
+        ).modified_count
 
     def begin_complete(
         self, job: Job, *, runner_id: str, lease_token: str | None, now: datetime
@@ -579,21 +653,27 @@ class JobStore:
         )
 
     def rejudge_pending(
-        self, job: Job, *, priority: int, rejudge_id: str | None, now: datetime
+        self,
+        job: Job,
+        *,
+        priority: int,
+        rejudge_id: str | None,
+        now: datetime,
+        submission_fence: int = 0,
     ) -> Job | None:
         """Keep a waiting job for the rejudge: same id, same place, the better priority.
 
-        A preview's job becomes one that counts.
+        A preview's job becomes one that counts. Its fence is above the job's and the submission's.
         """
+        fence = max(job.fence, submission_fence) + 1
         return self._transition(
             states.REJUDGE_PENDING,
             job,
             guard={"fence": stored(job.fence), **_other_rejudge(rejudge_id)},
-            set_={"mark_due": job.fence + 1, **_given(rejudge_id=rejudge_id)},
-            unset=["preview"],
-            inc={"fence": 1},
+            set_={"fence": fence, "mark_due": fence, **_given(rejudge_id=rejudge_id)},
+            unset=["preview", *REPAIRS],
             max_={"priority": priority},
-            fence=job.fence + 1,
+            fence=fence,
             runner_id=None,
             now=now,
         )
@@ -607,11 +687,14 @@ class JobStore:
         rejudge_id: str | None,
         now: datetime,
         preview: bool = False,
+        submission_fence: int = 0,
     ) -> Job | None:
         """Replace a job that is no longer waiting by a new one with a fresh budget.
 
-        A preview's leaves the submission as it is, so it owes it no mark.
+        Its fence is above the job's and the submission's. A preview's leaves the submission as it
+        is, so it owes it no mark.
         """
+        fence = max(job.fence, submission_fence) + 1
         # A submission still being judged keeps its better place: a bulk rejudge must not send a
         # fresh submission to the back.
         kept = priority if job.state is State.DONE else max(priority, job.priority)
@@ -625,25 +708,18 @@ class JobStore:
                 "queued_at": now,
                 "attempts": 0,
                 "drain_refunds": 0,
-                **({"preview": True} if preview else {"mark_due": job.fence + 1}),
+                "fence": fence,
+                **({"preview": True} if preview else {"mark_due": fence}),
                 **_given(rejudge_id=rejudge_id),
             },
             unset=[
-                *LEASE_FIELDS,
-                "handed_out",
-                "outcome",
-                "done_at",
-                "avoid_runner",
-                "avoid_until",
-                "failed_by",
-                "failed_until",
-                "given_back",
+                *OF_ONE_JUDGING,
+                *REPAIRS,
                 *(["mark_due"] if preview else ["preview"]),
                 *([] if rejudge_id else ["rejudge_id"]),
             ],
-            inc={"fence": 1},
-            push={"replaced_ids": {"$each": [job.job_id], "$slice": -REPLACED_IDS_MAX}},
-            fence=job.fence + 1,
+            push=_replaced(job.job_id),
+            fence=fence,
             new_job_id=job_id,
             runner_id=None,
             now=now,
@@ -705,6 +781,61 @@ class JobStore:
             {"$unset": {"mark_due": ""}},
         )
 
+    def repair(
+        self,
+        seen: Mapping[str, Any],
+        *,
+        job_id: str,
+        problem_id: int,
+        language: int,
+        fence: int,
+        preview: bool,
+        now: datetime,
+        note: str,
+    ) -> Job | None:
+        """Replace a job that leads to no verdict by a fresh one under `fence`, above all others.
+
+        `seen` is the raw document as it was found: what is broken in it cannot be read as a job.
+        `preview`: it stays one, and owes the submission no mark.
+        """
+        given: Document = {"problem_id": problem_id, "language": language, "queued_at": now}
+        whole = ("fence", "priority", "attempts")
+        numbers = {name: seen[name] for name in whole if isinstance(seen.get(name), int)}
+        readable = {**numbers, **given, "_id": seen["_id"], "state": seen["state"], "job_id": ""}
+        # Its own id may be missing, too; then that is what the write guards.
+        job = replace(Job.from_document(readable), job_id=seen.get("job_id"))  # type: ignore[arg-type]
+        return self._transition(
+            states.REPAIR,
+            job,
+            guard={"fence": stored(seen.get("fence") or 0)},
+            set_={
+                **given,
+                "job_id": job_id,
+                "priority": job.priority,
+                "attempts": 0,
+                "drain_refunds": 0,
+                "fence": fence,
+                "repaired_at": now,
+                **({} if preview else {"mark_due": fence}),
+            },
+            unset=[
+                *OF_ONE_JUDGING,
+                "restore_due",
+                "given_up_at",
+                "given_up_why",
+                "mark_due" if preview else "preview",
+            ],
+            inc={"repairs": 1},
+            push=_replaced(job.job_id),
+            fence=fence,
+            new_job_id=job_id,
+            runner_id=None,
+            now=now,
+            note=note,
+            only_from=job.state,
+            attempts=0,
+        )
+
     def _transition(
         self,
         edge: Edge,
@@ -752,8 +883,8 @@ class JobStore:
             update["$inc"] = dict(inc)
         if max_:
             update["$max"] = max_
-        return _job(
-            self.jobs.find_one_and_update(
+        try:
+            left = self.jobs.find_one_and_update(
                 {
                     "_id": job.submission_id,
                     "job_id": job.job_id,
@@ -763,7 +894,19 @@ class JobStore:
                 update,
                 return_document=ReturnDocument.AFTER,
             )
-        )
+        except OperationFailure as error:
+            if error.code not in WRONG_TYPE:
+                raise
+            # A claim has not read the whole document.
+            self.unreadable.met(self.jobs.name, job.submission_id, str(error))
+            return None
+        return self.read(left)
+
+
+def _replaced(job_id: str | None) -> Document:
+    """Return the push that keeps the id of a replaced job. (A broken job may have none.)"""
+    replaced = [] if job_id is None else [job_id]
+    return {"replaced_ids": {"$each": replaced, "$slice": -REPLACED_IDS_MAX}}
 
 
 def _drop_index(jobs: Collection[Document], name: str) -> None:
@@ -774,12 +917,9 @@ def _drop_index(jobs: Collection[Document], name: str) -> None:
             raise
 
 
-def _job(document: Mapping[str, Any] | None) -> Job | None:
-    return None if document is None else Job.from_document(document)
-
-
-def _jobs(documents: Iterable[Mapping[str, Any]]) -> list[Job]:
-    return [Job.from_document(document) for document in documents]
+def _whole(number: Any) -> int:
+    is_finite = isinstance(number, (int, float)) and math.isfinite(number)
+    return int(number) if is_finite else 0
 
 
 def _owner(runner_id: str, lease_token: str | None) -> Document:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from mongo import engine, recompute, tally, together
+from mongo import engine, recompute, tally, together, unreadable
 from mongo.bulk import upsert_each
 from mongo.scoring import CountedSubmission, stand
 from mongo.together import Look
@@ -22,12 +23,14 @@ class Basis:
     """What a landing's recompute needs to know, read in the order of its fields.
 
     `user` is None where the user is gone. `homeworks` are those that contain both the student and
-    the problem.
+    the problem. `statuses` are those of all judged submissions to the problem: also of those that
+    cannot be read as a whole, which `counted` leaves out.
     """
 
     user: dict[str, Any] | None
     versions: dict[str, int]
     homeworks: list[dict[str, Any]]
+    statuses: list[int]
     counted: list[CountedSubmission]
 
 
@@ -58,8 +61,14 @@ def basis(username: str, problem_id: int) -> Basis:
     return Basis(
         user=user,
         versions={kept["_id"]: kept.get("version", 0) for kept in standings},
-        homeworks=homeworks,
-        counted=[recompute.as_counted(submission) for submission in submissions],
+        homeworks=[
+            homework
+            for homework in homeworks
+            # One that cannot be read has no standings to bring up to date.
+            if unreadable.has("homeworks", homework, {"start": datetime, "end": datetime})
+        ],
+        statuses=[submission["counted"]["status"] for submission in submissions],
+        counted=recompute.all_counted(submissions),
     )
 
 
@@ -85,7 +94,7 @@ def _write_counters(username: str, problem_id: int, read: Basis) -> bool:
     """Write the counters unless somebody else has meanwhile; a user who is gone has none."""
     if read.user is None:
         return True
-    values = _counters(username, problem_id, read.user, read.counted)
+    values = _counters(username, problem_id, read.user, read.statuses)
     return recompute.write_counters(username, read.user.get("version", 0), values)
 
 
@@ -93,14 +102,14 @@ def _counters(
     username: str,
     problem_id: int,
     user: dict[str, Any],
-    counted: Sequence[CountedSubmission],
+    statuses: Sequence[int],
 ) -> dict[str, Any]:
     """Return what to set: the problem's entry in the tally alone, where there is a tally."""
     before = user.get("tally")
     if before is None:
         return recompute.user_counters(username)
     others = {key: kept for key, kept in before.items() if key != str(problem_id)}
-    entry = tally.of_problem(submission.status for submission in counted)
+    entry = tally.of_problem(statuses)
     if entry is None:
         return {"tally": others, **tally.counters(others)}
     whole = {**others, str(problem_id): entry}

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import mongoengine
 from mongoengine import fields
@@ -23,6 +24,7 @@ from pymongo.read_concern import ReadConcern
 ALIAS = mongoengine.DEFAULT_CONNECTION_NAME
 DEFAULT_DATABASE = "judge"
 
+APP_NAME = "judge-dispatch"
 CLIENT_OPTIONS: dict[str, Any] = {
     "tz_aware": True,
     "uuidRepresentation": "standard",
@@ -37,7 +39,7 @@ CLIENT_OPTIONS: dict[str, Any] = {
     "socketTimeoutMS": 20_000,
     "serverSelectionTimeoutMS": 5_000,
     "heartbeatFrequencyMS": 1_000,
-    "appname": "judge-dispatch",
+    "appname": APP_NAME,
 }
 
 
@@ -219,9 +221,15 @@ def connect(uri: str) -> Database[dict[str, Any]]:
     """
     mongoengine.disconnect(ALIAS)
     client: MongoClient[dict[str, Any]] = mongoengine.connect(
-        db=_database_name(uri), host=uri, alias=ALIAS, **CLIENT_OPTIONS
+        db=_database_name(uri), host=uri, alias=ALIAS, **CLIENT_OPTIONS | {"appname": app_name(uri)}
     )
     return client[_database_name(uri)]
+
+
+def app_name(uri: str) -> str:
+    """Return what the database's log calls this process: the URI's `appName`, or the service's."""
+    named = {name.lower(): value for name, value in parse_qsl(urlsplit(uri).query)}
+    return named.get("appname") or APP_NAME
 
 
 def connect_in_process() -> Database[dict[str, Any]]:
@@ -305,7 +313,7 @@ def in_order() -> Iterator[None]:
 def catch_up() -> None:
     """Have what is read from now on (`in_order`) be at least as new as all acknowledged so far.
 
-    By a write of its own: a primary that has been cut off, and knows nothing of what another
+    By a durable write: a primary that has been cut off, and knows nothing of what another
     acknowledges, does not get it acknowledged. For deletions, which no guard can make safe.
 
     Raises:
@@ -313,9 +321,8 @@ def catch_up() -> None:
     """
     if not _IN_ORDER.get() and isinstance(mongoengine.get_connection(), MongoClient):
         raise RuntimeError("only what is read in order can be newer than a write")
-    submissions().database["maintenance"].update_one(
-        {"_id": "caught_up"}, {"$inc": {"times": 1}}, upsert=True
-    )
+    proofs = submissions().database["proofs"]
+    proofs.update_one({"_id": 0}, {"$inc": {"given": 1}}, upsert=True)
 
 
 def users() -> Collection[dict[str, Any]]:

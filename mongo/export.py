@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dispatch.contract import Verdict
-from mongo import engine, submission
+from mongo import engine, submission, unreadable
 from mongo.errors import NotFoundError
 
 Document = dict[str, Any]
@@ -33,6 +33,8 @@ def submissions(
             status=status,
             limit=PIECE_ROWS,
             before=before,
+            # A list of grades that lacks one must not look whole.
+            leave_out_unreadable=False,
         )
         yield from page
         if before is None:
@@ -51,12 +53,18 @@ def homeworks(limit: int) -> list[Document]:
                     "start": 1,
                     "end": 1,
                     "problem_ids": 1,
-                    "student_count": {"$size": "$students"},
+                    "student_count": {
+                        "$size": {"$cond": [{"$isArray": "$students"}, "$students", []]}
+                    },
                 }
             },
         ]
     )
-    return [{"homework_id": homework.pop("_id"), **homework} for homework in found]
+    return [
+        {"homework_id": homework.pop("_id"), **homework}
+        for homework in found
+        if unreadable.has("homeworks", homework, unreadable.HOMEWORK)
+    ]
 
 
 def homework_settings(homework_id: str) -> Document:

@@ -12,6 +12,7 @@ from dispatch.contract import Language, TaskSpec
 from mongo import (
     archive,
     cancelling,
+    checks,
     console_session,
     export,
     homework,
@@ -22,9 +23,9 @@ from mongo import (
     submission,
     user,
 )
-from mongo.bulk_queue import BulkQueue
 from mongo.console_session import ConsoleSession
 from mongo.homework import HomeworkSettings
+from mongo.inspection import InspectedQueue, Inspector
 from mongo.submission import Submitted
 from mongo.user import Principal
 
@@ -32,7 +33,7 @@ from mongo.user import Principal
 class Judge:
     """Users, problems, homeworks and submissions. Every method may raise a `DomainError`."""
 
-    def __init__(self, queue: BulkQueue, now: Callable[[], datetime]) -> None:
+    def __init__(self, queue: InspectedQueue, now: Callable[[], datetime]) -> None:
         self._queue = queue
         self._now = now
 
@@ -278,6 +279,18 @@ class Judge:
     def standings(self, homework_id: str, students: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield the standing of each of `students`, in their order, read in pieces."""
         return export.standings(homework_id, students)
+
+    def inspector(self, *, repair: bool) -> Inspector:
+        """Return what steps through the whole database."""
+        return Inspector(queue=self._queue, now=self._now, repair=repair)
+
+    def start_check(self, *, repair: bool, by: str) -> bool:
+        """Have the whole database checked in the background, unless it is; tell whether it was."""
+        return checks.start(repair=repair, by=by, now=self._now())
+
+    def last_check(self) -> dict[str, Any] | None:
+        """Return how far the check in the background is, or what the last one found."""
+        return checks.view()
 
     def start_console_session(self, key: str) -> str | None:
         """Sign in with an admin key; return the session's token, or None."""

@@ -107,11 +107,17 @@ def _note_landed(submission_id: str, rejudge_id: str, fence: int) -> None:
 
 def _land_preview(submission_id: str, rejudge_id: str, result: dict[str, Any]) -> Landed:
     """Keep a result beside the submission's. Only the fence is raised: what is older is refused."""
-    standing = {"_id": submission_id, "fence": engine.at_most(result["fence"])}
-    if _update(standing, {"$set": {"fence": result["fence"]}}) is None:
+    standing = engine.submissions().find_one_and_update(
+        {"_id": submission_id, "fence": engine.at_most(result["fence"])},
+        {"$set": {"fence": result["fence"]}},
+        {"result.status": 1, "result.score": 1, "result.fence": 1, "counted": 1},
+    )
+    if standing is None:
         _drop(result)
         return Landed.REFUSED
-    before = rejudge_items.landed(rejudge_id, submission_id, result=result, keep=True)
+    before = rejudge_items.landed(
+        rejudge_id, submission_id, result=result, beside=rejudge_items.before(standing)
+    )
     if before is None:
         _drop(result)
         return Landed.REFUSED
@@ -205,6 +211,7 @@ def _task(number: int, task: FoldedTask, bundle: Bundle) -> dict[str, Any]:
                 "exec_time_ms": case.exec_time_ms,
                 "memory_usage_kib": case.memory_usage_kib,
                 "output_truncated": (number, index) in bundle.cut,
+                **({"runs": case.runs} if case.runs > 1 else {}),
             }
             for index, case in enumerate(task.cases)
         ],

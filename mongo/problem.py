@@ -18,7 +18,7 @@ from mongoengine.errors import NotUniqueError
 from pymongo import ReturnDocument
 
 from dispatch.contract import HandedOut, TaskSpec
-from mongo import archive, engine, storage
+from mongo import archive, engine, storage, unreadable
 from mongo.errors import ConflictError, InvalidError, NotFoundError
 
 CHECKER = "default"
@@ -177,16 +177,27 @@ def _retire(
 def hand_out(problem_id: int) -> HandedOut | None:
     """Return what a runner needs to judge the problem now, or None while it is not ready."""
     problem = engine.problems().find_one({"_id": problem_id})
-    if problem is None or not _is_ready(problem):
-        return None
+    # One that cannot be read is not ready: its jobs wait, the others go on.
+    found = unreadable.each("problems", [] if problem is None else [problem], _handed_out)
+    return found[0] if found else None
+
+
+def _handed_out(problem: dict[str, Any]) -> HandedOut | None:
     current = _current(problem)
-    if current is None:
+    if current is None or not _is_ready(problem):
         return None
-    return HandedOut(
+    handed_out = HandedOut(
         tasks=tuple(TaskSpec(**task) for task in problem["tasks"]),
         testdata_sha256=current["sha256"],
         checker=problem.get("checker", CHECKER),
     )
+    numbers = [number for task in problem["tasks"] for number in task.values()]
+    texts = [handed_out.testdata_sha256, handed_out.checker]
+    if not all(isinstance(number, int) for number in numbers):
+        raise TypeError("tasks: not all of it are whole numbers")
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("sha256 or checker: is not a text")
+    return handed_out
 
 
 def open_testdata(problem_id: int, sha256: str) -> Iterator[bytes] | None:
@@ -238,7 +249,7 @@ def is_ready(problem_id: int) -> bool:
     """Tell whether the problem's tasks and test data agree."""
     fields = {"ready": 1, "tasks.case_count": 1, "testdata.case_counts": 1}
     problem = engine.problems().find_one({"_id": problem_id}, fields)
-    return problem is not None and _is_ready(problem)
+    return any(unreadable.each("problems", [] if problem is None else [problem], _is_ready))
 
 
 def _is_ready(problem: dict[str, Any]) -> bool:

@@ -7,13 +7,13 @@ are stored before anybody recomputes, so the later of two racers always sees the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 
-from mongo import engine, tally
+from mongo import engine, tally, unreadable
 from mongo.bulk import upsert_each
 from mongo.penalty import DEFAULT_PENALTY, Penalty, PenaltyError, compile_penalty
 from mongo.scoring import CountedSubmission, HomeworkRules, stand
@@ -149,8 +149,11 @@ def _penalty(homework: dict[str, Any]) -> Penalty:
 
     (It was checked when the homework was saved; what else got there must not stop a landing.)
     """
+    text = homework.get("penalty")
     try:
-        return compile_penalty(homework["penalty"])
+        if not isinstance(text, str):
+            raise PenaltyError("is no text")
+        return compile_penalty(text)
     except PenaltyError as error:
         log.error("penalty_unreadable", homework_id=homework["_id"], why=str(error))
         return compile_penalty(DEFAULT_PENALTY)
@@ -177,8 +180,8 @@ def counted_submissions(
     )
     counted: dict[tuple[str, int], list[CountedSubmission]] = {}
     for submission in found:
-        counted.setdefault((submission["username"], submission["problem_id"]), []).append(
-            as_counted(submission)
+        counted.setdefault((submission["username"], submission["problem_id"]), []).extend(
+            all_counted([submission])
         )
     return counted
 
@@ -196,13 +199,21 @@ def judged(usernames: Sequence[str], problem_ids: Sequence[int]) -> dict[str, An
     }
 
 
-def as_counted(submission: dict[str, Any]) -> CountedSubmission:
-    """Read a submission's `COUNTED_FIELDS`."""
+def all_counted(submissions: Iterable[dict[str, Any]]) -> list[CountedSubmission]:
+    """Read the `COUNTED_FIELDS` of submissions, those left out that have not got them."""
+    return unreadable.each("submissions", submissions, _as_counted)
+
+
+def _as_counted(submission: dict[str, Any]) -> CountedSubmission:
+    submitted_at, counted = submission["submitted_at"], submission["counted"]
+    types = ((submitted_at, datetime), (counted["score"], (int, float)))
+    if not all(isinstance(value, wanted) for value, wanted in types):
+        raise TypeError("submitted_at or counted.score is of another type")
     return CountedSubmission(
         submission_id=submission["_id"],
-        submitted_at=submission["submitted_at"],
-        status=submission["counted"]["status"],
-        score=submission["counted"]["score"],
+        submitted_at=submitted_at,
+        status=counted["status"],
+        score=counted["score"],
     )
 
 

@@ -52,6 +52,13 @@ def _apply_one(item: Document) -> Document:
         # A rejudge that counts took the waiting preview's job: its result landed by itself.
         return {"decided": OVERTAKEN, "reason": "not applied: a rejudge landed it by itself"}
     result, submission_id = item["result"], item["submission"]
+    if item["before"] is None:
+        # An older version forgot it in a crash.
+        return {
+            "decided": OVERTAKEN,
+            "reason": "not applied: it is not known what stood before",
+            "result.outputs_blob": None,
+        }
     before = write_result(
         submission_id,
         # Nothing has landed since, and nothing newer than the preview is under way.

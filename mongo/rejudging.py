@@ -17,7 +17,7 @@ from pymongo.cursor import Cursor
 from ulid import ULID
 
 from dispatch.contract import Verdict
-from mongo import engine, rejudge_filter, rejudge_items, rejudge_preview
+from mongo import engine, rejudge_filter, rejudge_items, rejudge_preview, unreadable
 from mongo.bulk_queue import BulkQueue, JobView
 from mongo.cancelling import cancel_job, is_under_way
 from mongo.errors import ConflictError, NotFoundError
@@ -144,6 +144,22 @@ def _view(rejudge: Document) -> Document:
     }
 
 
+def standing_still(*, before: datetime) -> list[Document]:
+    """Return rejudges with something left to do that nobody has moved on since `before`."""
+    quiet = {"state": {"$in": ACTIVE}, "created_at": {"$lt": before}}
+    # Absent until the first step.
+    found = rejudges().find({**quiet, "work_until": {"$not": {"$gt": before}}})
+    return list(found.sort("work_until", 1).limit(ACTIVE_MAX))
+
+
+def forgotten_holds(*, queue: BulkQueue) -> list[str]:
+    """Return rejudges whose jobs are held back though they are not on hold, or over, or gone."""
+    held = list(queue.held())
+    # The switch first: a hold writes its document before that.
+    wanted = {"_id": {"$in": held}, "held": True, "state": {"$in": HOLDABLE}}
+    return sorted({*held} - {found["_id"] for found in rejudges().find(wanted, {"_id": 1})})
+
+
 # -- deciding --------------------------------------------------------------------------------
 
 
@@ -262,14 +278,25 @@ def _collect(rejudge: Document, queue: BulkQueue) -> bool:
     _keep_hold(rejudge, queue)
     found = list(_uncollected(rejudge))
     if found:
-        rejudge_items.add(rejudge["_id"], found)
+        rejudge_items.add(rejudge["_id"], [one for one in found if _is_readable(one)])
         rejudges().update_one(
             {"_id": rejudge["_id"], "state": "collecting"},
-            {"$set": {"collected": [found[-1]["submitted_at"], found[-1]["_id"]]}},
+            {"$set": {"collected": [found[-1].get("submitted_at"), found[-1]["_id"]]}},
         )
         return True
     total = rejudge_items.items().count_documents({"rejudge": rejudge["_id"]})
     return _move(rejudge, "running", total=total)
+
+
+def _is_readable(submission: Document) -> bool:
+    """Tell whether a submission can be rejudged; one that cannot be read is left out."""
+    if not unreadable.has("submissions", submission, {"username": str, "problem_id": int}):
+        return False
+    result = submission.get("result")
+    shown = {"_id": submission["_id"], **result} if isinstance(result, dict) else submission
+    return result is None or unreadable.has(
+        "submissions", shown, {"status": int, "score": int, "fence": int}
+    )
 
 
 def _uncollected(rejudge: Document) -> Cursor[Document]:
@@ -365,7 +392,10 @@ def _queue(rejudge: Document, item: Document, queue: BulkQueue) -> None:
             if rejudge["mode"] == "preview":
                 rejudge_items.settle(item, SKIPPED, "it is being judged already")
             return
-        asked, was = (job.job_id, job.fence), item["before"]
+        asked = (job.job_id, job.fence)
+        if rejudge["mode"] != "preview":
+            # The new result may have landed. (A preview's lands beside: what stood still stands.)
+            was = item["before"]
     rejudge_items.queued(item, job_id=asked[0], fence=asked[1], was=was)
 
 

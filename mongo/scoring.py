@@ -26,6 +26,7 @@ class FoldedCase:
     exit_code: int
     exec_time_ms: int
     memory_usage_kib: int
+    runs: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +67,7 @@ def fold(tasks: JudgeResult, handed_out: HandedOut) -> FoldedResult:
             )
         folded.append(_fold_task(number, cases, spec.task_score))
     return FoldedResult(
-        status=max((task.status for task in folded), default=Verdict.AC),
+        status=_worst(task.status for task in folded),
         score=sum(task.score for task in folded),
         exec_time_ms=max((task.exec_time_ms for task in folded), default=0),
         memory_usage_kib=max((task.memory_usage_kib for task in folded), default=0),
@@ -77,7 +78,7 @@ def fold(tasks: JudgeResult, handed_out: HandedOut) -> FoldedResult:
 def _fold_task(number: int, cases: Sequence[CaseResult], task_score: int) -> FoldedTask:
     for index, case in enumerate(cases):
         _check_case(f"tasks[{number}][{index}]", case)
-    status = max((case.status for case in cases), default=Verdict.AC)
+    status = _worst(case.status for case in cases)
     return FoldedTask(
         status=status,
         score=task_score if status is Verdict.AC else 0,
@@ -89,10 +90,16 @@ def _fold_task(number: int, cases: Sequence[CaseResult], task_score: int) -> Fol
                 exit_code=case.exit_code,
                 exec_time_ms=case.exec_time_ms,
                 memory_usage_kib=case.memory_usage_kib,
+                runs=case.runs,
             )
             for case in cases
         ),
     )
+
+
+def _worst(statuses: Iterable[Verdict]) -> Verdict:
+    """Return the judge error if there is one: the other cases may have suffered from the same."""
+    return max(statuses, key=lambda status: (status is Verdict.JE, status), default=Verdict.AC)
 
 
 def _check_case(where: str, case: CaseResult) -> None:

@@ -7,7 +7,7 @@ but its file document).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import IO, Any
@@ -148,6 +148,12 @@ def delete(kept: Kept) -> None:
         _file_documents().delete_one({"_id": kept})
     else:
         _files().delete(kept)
+
+
+def existing(blob_ids: Sequence[str]) -> set[str]:
+    """Return those of these blobs that there are."""
+    found = _file_documents().find({"_id": {"$in": list(blob_ids)}}, {"_id": 1})
+    return {file["_id"] for file in found} if blob_ids else set()
 
 
 def named(name: str) -> list[tuple[str, dict[str, Any]]]:

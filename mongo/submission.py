@@ -6,7 +6,7 @@ nothing and touches nothing of the first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from pymongo.errors import DuplicateKeyError
 
 from dispatch.contract import Language, Verdict, new_job_id
-from mongo import engine, outputs, storage, together, user
+from mongo import engine, outputs, storage, together, unreadable, user
 from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from mongo.together import Look
 
@@ -56,9 +56,6 @@ class JobQueue(Protocol):
 
     def marked(self, *, submission_id: str, job_id: str, fence: int) -> None:
         """Note that the submission carries the mark of that rejudge."""
-
-    def without_job(self, submission_ids: Sequence[str]) -> list[str]:
-        """Return those of `submission_ids` that have no job."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,7 +177,11 @@ def _check(
         raise ForbiddenError(
             "language_not_allowed", f"language: {name} is not allowed for problem {problem_id}"
         )
-    starts = [reaching["start"] for reaching in homeworks]
+    starts = [
+        reaching["start"]
+        for reaching in homeworks
+        if unreadable.has("homeworks", reaching, {"start": datetime})
+    ]
     if not may_be_early and starts and min(starts) > now:
         # The problem reaches the student only through homeworks yet to start.
         raise ForbiddenError(
@@ -288,7 +289,9 @@ def _named(task: dict[str, Any]) -> dict[str, Any]:
     return {
         **task,
         "verdict": Verdict(task["status"]).name,
-        "cases": [{**case, "verdict": Verdict(case["status"]).name} for case in task["cases"]],
+        "cases": [
+            {"runs": 1, **case, "verdict": Verdict(case["status"]).name} for case in task["cases"]
+        ],
     }
 
 
@@ -345,11 +348,13 @@ def list_submissions(
     status: int | None,
     limit: int,
     before: str | None,
+    leave_out_unreadable: bool = True,
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Return a page of submissions without tasks, newest first, and the next page's cursor.
 
     Raises:
         InvalidError: `invalid_request`, the cursor is none of ours.
+        LookupError, TypeError, ValueError: one cannot be read and is not to be left out.
     """
     filter_: dict[str, Any] = {
         name: value
@@ -374,8 +379,16 @@ def list_submissions(
     )
     page = found[:limit]
     more = len(found) > limit
+    if leave_out_unreadable:
+        # What has no date comes after all that has one: there is nothing to go on from.
+        more = more and isinstance(page[-1].get("submitted_at"), datetime)
     cursor = f"{_epoch_ms(page[-1]['submitted_at'])}~{page[-1]['_id']}" if more else None
-    return [_view(submission) for submission in page], cursor
+    if not leave_out_unreadable:
+        return [_view(submission) for submission in page], cursor
+    readable = [
+        entry for entry in page if unreadable.has("submissions", entry, unreadable.SUBMISSION)
+    ]
+    return unreadable.each("submissions", readable, _view), cursor
 
 
 def _epoch_ms(moment: datetime) -> int:

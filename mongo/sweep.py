@@ -9,16 +9,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-import structlog
-from pymongo.errors import DuplicateKeyError
-
-from mongo import engine, recompute, rejudge_items, storage
+from mongo import engine, recompute, rejudge_items, storage, unreadable
 from mongo.storage import Place
-from mongo.submission import JobQueue
 
-log = structlog.get_logger("mongo")
-
-WAITING_MAX = 500
 HOMEWORKS_MAX = 2
 BLOBS_MAX = 100
 BLOB_GRACE = timedelta(minutes=10)
@@ -28,46 +21,9 @@ BLOB_GRACE = timedelta(minutes=10)
 class Sweeper:
     """Finishes what crashes left. Holds the place in long lists between calls, nothing else."""
 
-    def __init__(self, queue: JobQueue) -> None:
-        self._queue = queue
-        self._waiting_after = ""
+    def __init__(self) -> None:
         self._homework_after = ""
         self._blobs_after: Place | None = None
-
-    def enqueue_missing(self) -> int:
-        """Give a job to submissions that wait without one; return how many there were.
-
-        (A crash between storing a submission and queueing it.) Looks at the next few hundred of
-        those that wait, and starts over at the end.
-        """
-        waiting = list(
-            engine.submissions()
-            .find(
-                {"status": -1, "_id": {"$gt": self._waiting_after}},
-                {"job_id": 1, "problem_id": 1, "language": 1, "fence": 1},
-            )
-            .sort("_id", 1)
-            .limit(WAITING_MAX)
-        )
-        self._waiting_after = waiting[-1]["_id"] if len(waiting) == WAITING_MAX else ""
-        missing = set(self._queue.without_job([entry["_id"] for entry in waiting]))
-        for submission in waiting:
-            if submission["_id"] in missing:
-                self._enqueue(submission)
-        return len(missing)
-
-    def _enqueue(self, submission: dict[str, Any]) -> None:
-        try:
-            self._queue.enqueue(
-                submission_id=submission["_id"],
-                job_id=submission["job_id"],
-                problem_id=submission["problem_id"],
-                language=submission["language"],
-                submission_fence=submission.get("fence", 0),
-            )
-        except DuplicateKeyError:
-            # Another submission's job has that id. One that cannot be entered stops no other.
-            log.error("job_id_taken", submission_id=submission["_id"], job_id=submission["job_id"])
 
     def finish_homeworks(self, *, now: datetime) -> int:
         """Finish the recomputes that edits of homeworks left undone; return how many.
@@ -112,8 +68,9 @@ def _drop_unreferenced(prefix: str, blobs: list[Place]) -> int:
         return 0
     # A blob that is gone does not come back: look again, with proof that no newer primary has gone
     # on to refer to it.
-    engine.catch_up()
-    unreferenced = _unreferenced(prefix, seen)
+    with engine.in_order():
+        engine.catch_up()
+        unreferenced = _unreferenced(prefix, seen)
     for blob in unreferenced:
         storage.delete(blob.blob_id)
     return len(unreferenced)
@@ -121,11 +78,23 @@ def _drop_unreferenced(prefix: str, blobs: list[Place]) -> int:
 
 def _unreferenced(prefix: str, blobs: list[Place]) -> list[Place]:
     owners = [blob.name.removeprefix(prefix) for blob in blobs]
-    referenced = set()
+    # Items first: a preview that is applied refers from the submission before it no longer does
+    # from its item, so what moves between the two reads is seen by the second.
+    referenced: set[Any] = set(rejudge_items.outputs_of(owners))
+    kept: set[str] = set()
     for submission in engine.submissions().find(
         {"_id": {"$in": owners}}, {"code_blob": 1, "result.outputs_blob": 1}
     ):
-        referenced.add(submission["code_blob"])
-        referenced.add((submission.get("result") or {}).get("outputs_blob"))
-    referenced |= rejudge_items.outputs_of(owners)
-    return [blob for blob in blobs if blob.blob_id not in referenced]
+        found = unreadable.each("submissions", [submission], _blobs_of)
+        referenced.update(*found)
+        if not found:
+            # What it refers to is not known, and what is dropped cannot be had again.
+            kept.add(prefix + submission["_id"])
+    return [blob for blob in blobs if blob.blob_id not in referenced and blob.name not in kept]
+
+
+def _blobs_of(submission: dict[str, Any]) -> set[Any]:
+    blobs = {submission["code_blob"], (submission.get("result") or {}).get("outputs_blob")}
+    if not all(blob is None or isinstance(blob, (str, bytes)) for blob in blobs):
+        raise TypeError("code_blob or result.outputs_blob is no blob")
+    return blobs

@@ -42,6 +42,9 @@ class Account(Protocol):
     def settle(self, told: resource.struct_rusage) -> Usage:
         """Return the usage of the ended run; `told` is what wait() said of the tree."""
 
+    def threads(self, root_pid: int) -> list[int]:
+        """Return the ids of the tree's living threads, at most `TREE_SIZE_MAX` or so."""
+
     def kill_all(self) -> None:
         """Kill whatever of the tree is left."""
 
@@ -55,19 +58,23 @@ class ProcAccount:
     entry_files: tuple[Path, ...] = ()
     enforces_memory = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, walls: int = 0) -> None:
+        """`walls` processes, each the parent of the next, are above the program's first."""
+        self._walls = walls
         self._peak_kib = 0
         self._cpu_ms = 0
 
     def sample(self, root_pid: int) -> Usage:
-        """Sum what the living descendants of `root_pid` use at this moment."""
+        """Sum what the living descendants of `root_pid` use, and the most one of them ever had."""
         cpu_ticks = pages = 0
-        for pid in _tree(root_pid):
+        for number, pid in enumerate(_tree(root_pid)):
             # A process may end between being listed and being read.
             with suppress(OSError, IndexError, ValueError):
                 fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
                 cpu_ticks += sum(map(int, fields[TIMES]))
-                pages += int(fields[RSS])
+                if number >= self._walls:
+                    pages += int(fields[RSS])
+                    self._peak_kib = max(self._peak_kib, _peak_kib(pid))
         self._peak_kib = max(self._peak_kib, pages * PAGE_KIB)
         self._cpu_ms = max(self._cpu_ms, cpu_ticks * 1000 // TICKS_PER_S)
         return self._usage()
@@ -84,6 +91,10 @@ class ProcAccount:
         self._cpu_ms = max(self._cpu_ms, int((told.ru_utime + told.ru_stime) * 1000))
         return self._usage()
 
+    def threads(self, root_pid: int) -> list[int]:
+        """Return the ids of the tree's living threads."""
+        return [thread for pid in _tree(root_pid) for thread in _threads(pid)]
+
     def kill_all(self) -> None:
         """Do nothing: the pid namespace, or the process group, ends the rest."""
 
@@ -94,13 +105,30 @@ class ProcAccount:
         return Usage(cpu_ms=self._cpu_ms, memory_kib=self._peak_kib, out_of_memory=False)
 
 
+def _peak_kib(pid: int) -> int:
+    """Return the most memory that a process has had since it became what it is. Raises OSError."""
+    for line in (PROC / str(pid) / "status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    return 0
+
+
 def _tree(root_pid: int) -> list[int]:
     """Return `root_pid` and its descendants, at most `TREE_SIZE_MAX`."""
     found = [root_pid]
     for pid in found:
         if len(found) > TREE_SIZE_MAX:
             break
-        with suppress(OSError):
-            for thread in (PROC / str(pid) / "task").iterdir():
-                found += map(int, (thread / "children").read_text().split())
+        for thread in _threads(pid):
+            with suppress(OSError):
+                children = PROC / str(pid) / "task" / str(thread) / "children"
+                found += map(int, children.read_text().split())
     return found
+
+
+def _threads(pid: int) -> list[int]:
+    """Return the ids of a process's threads; none where it is gone."""
+    try:
+        return [int(name) for name in os.listdir(PROC / str(pid) / "task")]
+    except OSError:
+        return []

@@ -19,12 +19,13 @@ from pathlib import Path
 
 import structlog
 
-from runner.limits import KIB, OVERHEAD_KIB, Limits, Usage
+from runner.isolation import PROCESSES_OVERHEAD
+from runner.limits import GROUP_EXTRA_KIB, KIB, WALLS_KIB, Limits, Usage
 
-# Those that build the isolation count too.
-PROCESSES_OVERHEAD = 4
 KILL_ROUNDS_MAX = 200
 KILL_PAUSE_S = 0.005
+# A group that is refused memory is this near to its limit, or nearer.
+LIMIT_NEAR_BYTES = 1024 * KIB
 PREFIX = "runner-"
 OWN = f"{PREFIX}self"
 
@@ -58,6 +59,8 @@ class CgroupAccount:
         self._memory = hierarchy.memory / name
         self._cpu = hierarchy.cpu / name
         self._folders = tuple(folder / name for folder in hierarchy.folders)
+        self._peak = 0
+        self._allowed = (limits.memory_kib + GROUP_EXTRA_KIB) * KIB
         try:
             for folder in self._folders:
                 folder.mkdir()
@@ -79,6 +82,11 @@ class CgroupAccount:
         """Return the usage of the ended run, from the kernel's books."""
         return self._usage()
 
+    def threads(self, root_pid: int) -> list[int]:
+        """Return the ids of the group's living threads."""
+        name = "tasks" if self._version == 1 else "cgroup.threads"
+        return _integers(self._memory / name)
+
     def kill_all(self) -> None:
         """Kill every member and wait, for at most a second, until the group is empty."""
         for _ in range(KILL_ROUNDS_MAX):
@@ -97,7 +105,7 @@ class CgroupAccount:
             _remove(folder)
 
     def _limit(self, limits: Limits, pids: Path) -> None:
-        allowed = str((limits.memory_kib + OVERHEAD_KIB) * KIB)
+        allowed = str(self._allowed)
         if self._version == 1:
             (self._memory / "memory.limit_in_bytes").write_text(allowed)
             swap = self._memory / "memory.memsw.limit_in_bytes"
@@ -113,14 +121,27 @@ class CgroupAccount:
     def _usage(self) -> Usage:
         if self._version == 1:
             peak = _integers(self._memory / "memory.max_usage_in_bytes")[0]
+            now = _integers(self._memory / "memory.usage_in_bytes")[0]
             kills = _table(self._memory / "memory.oom_control").get("oom_kill", 0)
+            # Some kernels no longer count in memory.failcnt how often the limit was reached.
+            reached = int(peak >= self._allowed - LIMIT_NEAR_BYTES)
             cpu_ms = _integers(self._cpu / "cpuacct.usage")[0] // 1_000_000
         else:
             peak = _integers(self._memory / "memory.peak")[0]
-            kills = _table(self._memory / "memory.events").get("oom_kill", 0)
+            now = _integers(self._memory / "memory.current")[0]
+            events = _table(self._memory / "memory.events")
+            kills, reached = events.get("oom_kill", 0), events.get("oom", 0)
             cpu_ms = _table(self._cpu / "cpu.stat").get("usage_usec", 0) // 1000
         files = self._file_pages()
-        return Usage(cpu_ms=cpu_ms, memory_kib=max(0, peak - files) // KIB, out_of_memory=kills > 0)
+        # A program that reads files after its peak must not talk that down.
+        self._peak = max(self._peak, now - files, peak - files)
+        return Usage(
+            cpu_ms=cpu_ms,
+            memory_kib=max(0, self._peak // KIB - WALLS_KIB),
+            # The kernel counts its kills here even where another's memory was short.
+            out_of_memory=kills > 0 and reached > 0,
+            killed_for_machine=kills > 0 and reached == 0,
+        )
 
     def _file_pages(self) -> int:
         """Bytes of files that this run was the first to read: the kernel's cache, not its use."""
@@ -194,8 +215,8 @@ def _version_2(mounts: str, membership: str) -> Hierarchy | None:
 def _delegate(folder: Path) -> None:
     """Hand the controllers down to the groups in `folder`. Raises OSError.
 
-    A group that hands controllers down may have no members itself, so this process moves into
-    a group beside those of its runs.
+    A group that hands controllers down may have no members itself, so this process, and whoever
+    is in the group with it (a container's init), moves into a group beside those of its runs.
     """
     handed_down = folder / "cgroup.subtree_control"
     wanted = {"memory", "pids"}
@@ -203,8 +224,18 @@ def _delegate(folder: Path) -> None:
         return
     own = folder / OWN
     own.mkdir(exist_ok=True)
-    (own / "cgroup.procs").write_text(str(os.getpid()))
+    for pid in {*_members(folder), os.getpid()}:
+        # One may end meanwhile; one of another namespace shows as 0, and is not ours to move.
+        with suppress(ProcessLookupError):
+            (own / "cgroup.procs").write_text(str(pid))
     handed_down.write_text("+memory +pids")
+
+
+def _members(folder: Path) -> list[int]:
+    try:
+        return [pid for pid in _integers(folder / "cgroup.procs") if pid > 0]
+    except FileNotFoundError:
+        return []
 
 
 def _memberships(text: str) -> Iterable[tuple[str, str, str]]:

@@ -16,6 +16,7 @@ import httpx
 from pydantic import ValidationError
 
 from runner.downloads import Downloaded, DownloadFailed, DownloadResult, NotModified, download
+from runner.identity import Former
 from runner.outcomes import (
     Beat,
     Delivery,
@@ -90,12 +91,22 @@ class RunnerClient:
         self._http.close()
 
     def register(
-        self, registration_token: str, name: str, languages: Sequence[int] | None = None
+        self,
+        registration_token: str,
+        name: str,
+        languages: Sequence[int] | None = None,
+        *,
+        replaces: Former | None = None,
     ) -> Registered | RegistrationRefused | Unavailable:
-        """Ask once for an identity; on `Registered` this client uses it from then on."""
+        """Ask once for an identity; on `Registered` this client uses it from then on.
+
+        `replaces` is who the same runner was before it crashed: what that one held is free at once.
+        """
         body: dict[str, Any] = {"registration_token": registration_token, "name": name}
         if languages is not None:
             body["languages"] = list(languages)
+        if replaces is not None:
+            body["replaces"] = {"runner_id": replaces.runner_id, "token": replaces.token}
         answer = self._send("POST", "/runners/register", body=body)
         if isinstance(answer, Unavailable):
             return answer
@@ -113,10 +124,23 @@ class RunnerClient:
         return self._identity
 
     def heartbeat(
-        self, active_job_ids: Iterable[str], *, timeout_s: float = TIMEOUT_S
+        self,
+        active_job_ids: Iterable[str],
+        *,
+        languages: Sequence[int] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> Beat | Unauthorized | Unavailable:
-        """Renew the leases of the listed jobs. `timeout_s` bounds each step of the request."""
-        body = {"active_job_ids": list(active_job_ids), "report_lost": True, "report_drain": True}
+        """Renew the leases of the listed jobs. `timeout_s` bounds each step of the request.
+
+        `languages` replaces the list given before.
+        """
+        body: dict[str, Any] = {
+            "active_job_ids": list(active_job_ids),
+            "report_lost": True,
+            "report_drain": True,
+        }
+        if languages is not None:
+            body["languages"] = list(languages)
         answer = self._send(
             "POST", self._path("heartbeat"), body=body, bearer=True, timeout_s=timeout_s
         )

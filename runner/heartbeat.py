@@ -2,7 +2,7 @@
 
 Guarantees: beats are due at start + n * interval, however long each takes, and a beat that is
 missed is not made up for; no failure ends the thread; two 401 in a row are reported once, and so is
-being asked to drain.
+being asked to drain; the languages are told when they changed, until a beat with them arrived.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 import structlog
@@ -27,6 +27,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger()
 class Heartbeat:
     """Sends one heartbeat per `interval_s`. Callbacks run in the heartbeat's thread.
 
+    `languages_told` are those that the service was told at registration.
     `wait(seconds)` returns true when the thread is to end; with `clock` it can be replaced.
     """
 
@@ -39,6 +40,8 @@ class Heartbeat:
         on_lost: Callable[[frozenset[str]], None],
         on_drain: Callable[[], None],
         on_identity_lost: Callable[[], None],
+        languages: Callable[[], list[int]] | None = None,
+        languages_told: Sequence[int] = (),
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], bool] | None = None,
     ) -> None:
@@ -48,6 +51,8 @@ class Heartbeat:
         self._on_lost = on_lost
         self._on_drain = on_drain
         self._on_identity_lost = on_identity_lost
+        self._languages = languages
+        self._languages_told = list(languages_told)
         self._clock = clock
         self._ended = threading.Event()
         self._wait = wait or self._ended.wait
@@ -78,12 +83,17 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Send one heartbeat and act on the answer."""
+        languages = self._languages_to_tell()
         answer = self._client.heartbeat(
-            self._active_job_ids(), timeout_s=self._interval_s * TIMEOUT_SHARE
+            self._active_job_ids(),
+            languages=languages,
+            timeout_s=self._interval_s * TIMEOUT_SHARE,
         )
         match answer:
             case Beat():
                 self._unauthorized = 0
+                if languages is not None:
+                    self._languages_told = languages
                 if answer.lost_job_ids:
                     self._on_lost(answer.lost_job_ids)
                 if answer.drain and not self._asked_to_drain:
@@ -101,6 +111,13 @@ class Heartbeat:
                 _log.warning("heartbeat_unanswered", detail=answer.detail)
             case _:
                 assert_never(answer)
+
+    def _languages_to_tell(self) -> list[int] | None:
+        """Return the languages where the service knows of others, or `None`."""
+        if self._languages is None:
+            return None
+        languages = self._languages()
+        return None if languages == self._languages_told else languages
 
 
 def next_beat_s(due_s: float, now_s: float, interval_s: float) -> float:

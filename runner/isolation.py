@@ -8,14 +8,18 @@ ends with it. `Unsafe` keeps the limits and the user, and none of the walls.
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import socket
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from runner.limits import KIB, MIB, Limits
+from runner.syscalls import Filters
 from runner.workspace import Workspace
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -28,6 +32,11 @@ UIDS = 500
 # Where no control group holds the tree, each process may map this much more than its limit.
 MAPPED_EXTRA_BYTES = 512 * MIB
 STACK_BYTES_MAX = 64 * MIB
+STACK_BYTES_MIN = 8 * MIB
+# Those that build the isolation count too.
+PROCESSES_OVERHEAD = 4
+UNCOUNTED_BYTES_MAX = 1 * MIB
+NO_FILTERS = Filters()
 UNBOUNDED = resource.RLIM_INFINITY
 
 
@@ -41,6 +50,8 @@ class Slot:
 
     index: int
     uid: int | None
+    # The core that its programs run on, and nothing of another slot does (`None`: any).
+    core: int | None = None
     # An abstract socket's name is free again the moment its process is gone: a lock on the
     # uid among all runners of a machine that no crash leaves behind.
     reservation: socket.socket | None = field(default=None, repr=False)
@@ -82,8 +93,12 @@ class Isolation(Protocol):
     """A way to run a program apart from everything else."""
 
     @property
-    def syscall_filter(self) -> bytes:
-        """The filter to be read from a launch's `filter_fd`; empty where there is none."""
+    def filters(self) -> Filters:
+        """The filters of which one is to be read from a launch's `filter_fd`."""
+
+    @property
+    def processes(self) -> int:
+        """How many processes, each the parent of the next, are above the program's first."""
 
     def root(self, workspace: Workspace) -> str:
         """Return where the program finds the job's folder."""
@@ -93,11 +108,14 @@ class Isolation(Protocol):
 
 
 class Bubblewrap:
-    """The real walls, with a filter of system calls (see `runner.syscalls`) unless empty."""
+    """The real walls, with filters of system calls (see `runner.syscalls`) unless empty."""
 
-    def __init__(self, syscall_filter: bytes = b"") -> None:
+    # One that watches from outside, one that is the first inside.
+    processes = 2
+
+    def __init__(self, filters: Filters = NO_FILTERS) -> None:
         """Raises IsolationError where bubblewrap is missing."""
-        self.syscall_filter = syscall_filter
+        self.filters = filters
         self._bwrap = _tool("bwrap")
         self._system = _system_mounts()
 
@@ -108,7 +126,8 @@ class Bubblewrap:
     def command(self, launch: Launch) -> Command:
         """Build the command that runs the launch's program inside."""
         workspace, compiling = launch.workspace, launch.compiling
-        filtering = ["--seccomp", str(launch.filter_fd)] if self.syscall_filter else []
+        filtered = bool(self.filters.usual)
+        filtering = ["--seccomp", str(launch.filter_fd)] if filtered else []
         binary_mount = "--bind" if compiling else "--ro-bind"
         argv = [
             self._bwrap,
@@ -120,7 +139,7 @@ class Bubblewrap:
             *_pairs("--setenv", ENVIRONMENT),
             *self._system,
             "--dev", "/dev", "--proc", "/proc",
-            "--size", str(launch.limits.scratch_bytes_max), "--tmpfs", "/tmp",  # noqa: S108
+            "--size", str(_scratch_bytes_max(launch)), "--tmpfs", "/tmp",  # noqa: S108
             "--ro-bind", str(workspace.sources), f"{INSIDE}/src",
             binary_mount, str(workspace.binaries), f"{INSIDE}/out",
             "--chdir", f"{INSIDE}/src" if compiling else "/tmp",  # noqa: S108
@@ -130,9 +149,10 @@ class Bubblewrap:
         ]  # fmt: skip
         # bubblewrap's own environment would be readable in /proc/1/environ: it has none.
         return Command(
-            argv=[*_as_user(launch.slot), *argv, *_limited(launch)],
+            # bubblewrap itself executes the program, so that its status tells whether that worked.
+            argv=[*_limited(launch), *_as_user(launch.slot), *argv, *launch.program],
             environment={},
-            inherited_fds=(launch.status_fd, *((launch.filter_fd,) if filtering else ())),
+            inherited_fds=(launch.status_fd, *((launch.filter_fd,) if filtered else ())),
             reports_start=True,
         )
 
@@ -144,7 +164,8 @@ class Unsafe:
     outlive its run.
     """
 
-    syscall_filter = b""
+    filters = NO_FILTERS
+    processes = 0
 
     def root(self, workspace: Workspace) -> str:
         """Return where the program finds the job's folder."""
@@ -158,20 +179,23 @@ class Unsafe:
         # What bubblewrap does for its own: a killed runner leaves nothing running.
         bound_to_us = [_tool("setpriv"), "--pdeathsig", "KILL", _tool("env"), "-C", str(cwd)]
         return Command(
-            argv=[*_as_user(launch.slot), *bound_to_us, *_limited(launch)],
+            argv=[*_as_user(launch.slot), *bound_to_us, *_limited(launch), *launch.program],
             environment={**ENVIRONMENT, "HOME": scratch, "TMPDIR": scratch},
             inherited_fds=(),
             reports_start=False,
         )
 
 
-def reserve_slots(count: int, *, as_root: bool) -> list[Slot]:
+def reserve_slots(
+    count: int, *, as_root: bool, cores: Sequence[int | None] | None = None
+) -> list[Slot]:
     """Return `count` slots; as root each gets a uid that no other runner here uses.
 
-    Raises IsolationError where the uids run out.
+    `cores` are those of the slots. Raises IsolationError where the uids run out.
     """
+    cores = [None] * count if cores is None else cores
     if not as_root:
-        return [Slot(index=index, uid=None) for index in range(count)]
+        return [Slot(index=index, uid=None, core=cores[index]) for index in range(count)]
     slots: list[Slot] = []
     for uid in range(FIRST_UID, FIRST_UID + UIDS):
         if len(slots) == count:
@@ -182,7 +206,8 @@ def reserve_slots(count: int, *, as_root: bool) -> list[Slot]:
         except OSError:
             reservation.close()
             continue
-        slots.append(Slot(index=len(slots), uid=uid, reservation=reservation))
+        index = len(slots)
+        slots.append(Slot(index=index, uid=uid, core=cores[index], reservation=reservation))
     if len(slots) < count:
         release_slots(slots)
         raise IsolationError(f"fewer than {count} users are free for programs")
@@ -221,24 +246,55 @@ def _as_user(slot: Slot) -> list[str]:
 
 
 def _limited(launch: Launch) -> list[str]:
-    """Run the program under rlimits: the floor under what is counted for the whole tree."""
+    """Run what follows under rlimits: the floor under what is counted for the whole tree."""
     limits = launch.limits
     memory_bytes = limits.memory_kib * KIB
     wanted = {
-        "cpu": (resource.RLIMIT_CPU, limits.cpu_ms // 1000 + 2),
-        "nproc": (resource.RLIMIT_NPROC, limits.processes_max),
+        "cpu": (resource.RLIMIT_CPU, limits.cpu_stop_ms // 1000 + 2),
+        "nproc": (resource.RLIMIT_NPROC, _processes_max(launch)),
         "fsize": (resource.RLIMIT_FSIZE, limits.file_bytes_max),
         "nofile": (resource.RLIMIT_NOFILE, limits.files_open_max),
         "core": (resource.RLIMIT_CORE, 0),
-        # Deep recursion is stopped by the memory limit, as any other use of memory.
-        "stack": (resource.RLIMIT_STACK, memory_bytes),
+        # Deep recursion is stopped by the memory limit, as any other use of memory; what builds
+        # the walls has the same stack.
+        "stack": (resource.RLIMIT_STACK, max(memory_bytes, STACK_BYTES_MIN)),
     }
     if not launch.memory_enforced:
         # A thread's stack is mapped in full, so it must leave room for others in the map.
-        wanted["stack"] = (resource.RLIMIT_STACK, min(memory_bytes, STACK_BYTES_MAX))
+        stack_bytes = max(STACK_BYTES_MIN, min(memory_bytes, STACK_BYTES_MAX))
+        wanted["stack"] = (resource.RLIMIT_STACK, stack_bytes)
         wanted["as"] = (resource.RLIMIT_AS, memory_bytes + MAPPED_EXTRA_BYTES)
     options = [f"--{name}={_at_most_ours(kind, value)}" for name, (kind, value) in wanted.items()]
-    return [_tool("prlimit"), *options, "--", *launch.program]
+    return [_tool("prlimit"), *options, "--"]
+
+
+def _scratch_bytes_max(launch: Launch) -> int:
+    """Return how much /tmp holds: little where nothing counts it as the program's memory.
+
+    It is less than the pages of its libraries, which are counted there and are not its own.
+    """
+    if launch.memory_enforced or launch.compiling:
+        return launch.limits.scratch_bytes_max
+    return min(launch.limits.scratch_bytes_max, UNCOUNTED_BYTES_MAX)
+
+
+def _processes_max(launch: Launch) -> int:
+    """Return how many processes the program's user may have, those that build the walls included.
+
+    Our own user has others beside.
+    """
+    others = 0 if launch.slot.uid is not None else _threads_of(os.getuid())
+    return launch.limits.processes_max + PROCESSES_OVERHEAD + others
+
+
+def _threads_of(uid: int) -> int:
+    """Return how many threads a user has at this moment."""
+    count = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # It may end at any moment.
+            if folder.stat().st_uid == uid:
+                count += len(os.listdir(folder / "task"))
+    return count
 
 
 def _at_most_ours(kind: int, value: int) -> int:

@@ -1,7 +1,8 @@
 """One job, from its lease to the end of its report.
 
 Guarantees: whatever happens while judging, the job is completed, given back with a reason, or
-known to be lost; a failure of the runner itself is never a silent one.
+known to be lost; a failure of the runner itself or of its machine is never a silent one, and never
+a verdict.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ import structlog
 
 from runner.archive import BadZipError, read_only_entry
 from runner.client import Delivery, DownloadFailed, RunnerClient
-from runner.executor import Executor, compile_error_report, judge_cases
+from runner.executor import Executor, judge_cases
+from runner.faults import MachineFaultError
 from runner.health import Health
 from runner.isolation import Slot
 from runner.languages import TOOLCHAINS, Toolchain
 from runner.limits import MIB
 from runner.process import JobStoppedError
+from runner.reports import compile_error_report
 from runner.testdata import TestData, TestDataCache, TestDataError
-from runner.wire import AbortReason, CaseReport, JobOffer, Verdict
+from runner.wire import AbortReason, CaseReport, JobOffer
 
 SOURCE_BYTES_MAX = 4 * MIB
 CODE_BYTES_MAX = 8 * MIB
@@ -38,6 +41,8 @@ class Stop(Enum):
 
     LOST = "lost"
     DRAIN = "drain"
+    # A drain that waits for nothing.
+    AT_ONCE = "at_once"
     IDENTITY_LOST = "identity_lost"
 
 
@@ -81,15 +86,28 @@ class JobControl:
 
 
 class JobRunner:
-    """Carries jobs through. One instance serves all slots."""
+    """Carries jobs through. One instance serves all slots.
+
+    `on_unsound(language, reason)` is told when this machine is found unfit for a language;
+    `why_not(language)` says why it is known to be.
+    """
 
     def __init__(
-        self, *, client: RunnerClient, executor: Executor, cache: TestDataCache, health: Health
+        self,
+        *,
+        client: RunnerClient,
+        executor: Executor,
+        cache: TestDataCache,
+        health: Health,
+        on_unsound: Callable[[int, str], None] = lambda language, reason: None,
+        why_not: Callable[[int], str | None] = lambda language: None,
     ) -> None:
         self._client = client
         self._executor = executor
         self._cache = cache
         self._health = health
+        self._on_unsound = on_unsound
+        self._why_not = why_not
 
     def run(self, offer: JobOffer, control: JobControl, slot: Slot) -> None:
         """Judge one leased job and report it. Raises nothing that judging can raise."""
@@ -106,16 +124,19 @@ class JobRunner:
             log.warning("job_not_prepared", error=str(error))
             self._health.failed(str(error), begun_at_s=begun_at_s)
             self.give_back(offer.job_id, AbortReason.PREP_FAILED, offer.lease_token)
+        except MachineFaultError as fault:
+            log.error("machine_fault", reason=str(fault), unsound=fault.unsound)
+            self._health.failed(str(fault), begun_at_s=begun_at_s)
+            if fault.unsound:
+                self._on_unsound(offer.language, str(fault))
+            self.give_back(offer.job_id, AbortReason.PREP_FAILED, offer.lease_token)
         except Exception as error:
             # Ours to mend: told in full, and the job goes where it may fare better.
             log.exception("runner_failed_at_job")
             self._health.failed(_in_short(error), begun_at_s=begun_at_s)
             self.give_back(offer.job_id, AbortReason.PREP_FAILED, offer.lease_token)
         else:
-            if any(case.status is Verdict.JE for cases in tasks for case in cases):
-                self._health.failed("a case could not be judged", begun_at_s=begun_at_s)
-            else:
-                self._health.judged()
+            self._health.judged()
             self._report(offer, tasks, log)
 
     def give_back(self, job_id: str, reason: AbortReason, lease_token: str | None) -> None:
@@ -135,6 +156,9 @@ class JobRunner:
             raise CannotJudgeError(f"unknown language {offer.language}")
         if offer.checker not in CHECKERS:
             raise CannotJudgeError("unknown checker")
+        if (reason := self._why_not(offer.language)) is not None:
+            # Handed out before the service knew.
+            raise MachineFaultError(f"this language is not judged here at present: {reason}")
         source = self._fetch_source(offer, toolchain)
         with (
             self._open_testdata(offer) as data,
@@ -145,7 +169,7 @@ class JobRunner:
             log.info("compiled", accepted=error is None)
             control.start_judging()
             if error is not None:
-                return compile_error_report(error, offer.tasks)
+                return compile_error_report(error.message, offer.tasks)
             tasks = judge_cases(program, offer.tasks, data, control.should_stop)
         log.info("judged", verdicts=[[case.status.value for case in cases] for cases in tasks])
         return tasks
@@ -176,7 +200,7 @@ class JobRunner:
         self, offer: JobOffer, control: JobControl, log: structlog.stdlib.BoundLogger
     ) -> None:
         match control.stopped_for:
-            case Stop.DRAIN:
+            case Stop.DRAIN | Stop.AT_ONCE:
                 self.give_back(offer.job_id, AbortReason.DRAIN, offer.lease_token)
             case Stop.LOST | Stop.IDENTITY_LOST as reason:
                 # The lease is another's, or will be: there is nobody to report to.

@@ -42,19 +42,21 @@ def _native(compiler: str, standard: str, source_name: str) -> Toolchain:
     )
 
 
+# What `python3 -m py_compile` does, but its result goes where a compiler may write.
+_CHECK_PYTHON = """
+import py_compile, sys
+try:
+    py_compile.compile("main.py", cfile=sys.argv[1], doraise=True)
+except py_compile.PyCompileError as error:
+    sys.exit(error.msg)
+"""
+
 TOOLCHAINS: dict[int, Toolchain] = {
     0: _native("gcc", "gnu11", "main.c"),
     1: _native("g++", "gnu++17", "main.cpp"),
     2: Toolchain(
         source_name="main.py",
-        compile_command=(
-            "python3",
-            "-X",
-            "pycache_prefix={root}/out",
-            "-m",
-            "py_compile",
-            "main.py",
-        ),
+        compile_command=("python3", "-I", "-B", "-c", _CHECK_PYTHON, "{root}/out/main.pyc"),
         run_command=("python3", "-B", "{root}/src/main.py"),
         makes_binary=False,
     ),

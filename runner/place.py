@@ -45,10 +45,16 @@ class Place:
     ) -> Outcome:
         """Run a program to its end. Raises IsolationError, JobStoppedError and OSError."""
         account: Account = (
-            ProcAccount() if self.hierarchy is None else CgroupAccount(self.hierarchy, limits)
+            ProcAccount(walls=self.isolation.processes)
+            if self.hierarchy is None
+            else CgroupAccount(self.hierarchy, limits)
         )
+        # A compiler needs its parts as children; it is bounded, but what it is given is no number
+        # that anybody is shown.
+        alone = not account.enforces_memory and not compiling
+        filters = self.isolation.filters
         try:
-            with sealed_input(self.isolation.syscall_filter) as filter_fd:
+            with sealed_input(filters.alone if alone else filters.usual) as filter_fd:
 
                 def build(status_fd: int) -> Command:
                     return self.isolation.command(
@@ -71,6 +77,7 @@ class Place:
                     account=account,
                     should_stop=should_stop,
                     owner=self.slot.uid,
+                    core=self.slot.core,
                 )
         finally:
             account.close()

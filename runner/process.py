@@ -13,12 +13,13 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 from runner.accounting import Account
 from runner.isolation import Command, IsolationError
-from runner.limits import KIB, End, Limits, Outcome, ended_by
+from runner.limits import KIB, End, Limits, Outcome, Usage, ended_by
+from runner.rundelay import RunDelay
 from runner.streams import OutputPipe, StatusPipe, sealed_input
 
 LOOK_EVERY_S = 0.01
@@ -28,6 +29,9 @@ STDERR_BYTES_KEPT = 64 * KIB + 1
 DRAIN_S_MAX = 2.0
 SIGNAL_BASE = 128
 ERROR_BYTES_MAX = 500
+# What bubblewrap says before the reason why it could not execute the program: nothing of the
+# program ran, so the words are bubblewrap's.
+EXEC_FAILED = "bwrap: execvp "
 
 # Joins the control groups before anything of the program runs.
 _ENTER = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 70; shift; done; shift; exec "$@"'
@@ -45,12 +49,13 @@ def run(
     account: Account,
     should_stop: Callable[[], bool],
     owner: int | None,
+    core: int | None = None,
 ) -> Outcome:
     """Run the command that `build(status_fd)` gives, with `stdin`, until its end or a limit's.
 
-    `owner` is the user id the program runs as, if not our own; `account` is the caller's to
-    close. Raises JobStoppedError when `should_stop()` turns true, and IsolationError when the
-    program could not be started.
+    `owner` is the user id the program runs as, if not our own; `core` the one that its whole tree
+    runs on (`None`: any); `account` is the caller's to close. Raises JobStoppedError when
+    `should_stop()` turns true, and IsolationError when the walls could not be built.
     """
     with ExitStack() as stack:
         stdin_fd = stack.enter_context(sealed_input(stdin))
@@ -58,16 +63,20 @@ def run(
         stdout = stack.enter_context(OutputPipe(limits.output_bytes_max, owner))
         stderr = stack.enter_context(OutputPipe(STDERR_BYTES_KEPT, owner))
         command = build(status.write_fd)
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", _ENTER, "sh", *map(str, account.entry_files), "--", *command.argv],
-            stdin=stdin_fd,
-            stdout=stdout.write_fd,
-            stderr=stderr.write_fd,
-            env=command.environment,
-            cwd="/",
-            pass_fds=command.inherited_fds,
-            start_new_session=True,
-        )
+        with on_core(core):
+            process = subprocess.Popen(
+                [
+                    *("/bin/sh", "-c", _ENTER, "sh", *map(str, account.entry_files), "--"),
+                    *command.argv,
+                ],
+                stdin=stdin_fd,
+                stdout=stdout.write_fd,
+                stderr=stderr.write_fd,
+                env=command.environment,
+                cwd="/",
+                pass_fds=command.inherited_fds,
+                start_new_session=True,
+            )
         for pipe in (status, stdout, stderr):
             pipe.close_write_end()
         running = _Running(process, (stdout, stderr), limits, account)
@@ -76,9 +85,12 @@ def run(
         finally:
             running.finish()
         usage = account.settle(running.told)
-        if command.reports_start and not _got_to_run(end, status.text(), usage.out_of_memory):
+        not_executed = None
+        if command.reports_start and end is End.EXITED and not _got_to_run(status.text(), usage):
             message = bytes(stderr.kept[:ERROR_BYTES_MAX]).decode("utf-8", "replace").strip()
-            raise IsolationError(message or "the program could not be started")
+            if not message.startswith(EXEC_FAILED):
+                raise IsolationError(message or "the walls could not be built")
+            not_executed = message.removeprefix(EXEC_FAILED)
         return Outcome(
             end=End.OUTPUT if running.output_over() else end,
             exit_code=running.exit_code,
@@ -86,6 +98,8 @@ def run(
             stderr=bytes(stderr.kept),
             wall_ms=running.wall_ms(),
             usage=usage,
+            waited_ms=running.delay.waited_ms,
+            not_executed=not_executed,
         )
 
 
@@ -100,6 +114,7 @@ class _Running:
         account: Account,
     ) -> None:
         self.exit_code = 0
+        self.delay = RunDelay()
         self.told: resource.struct_rusage
         self._process = process
         self._pipes = pipes
@@ -157,7 +172,10 @@ class _Running:
         if time.monotonic() < self._next_look:
             return None
         self._next_look = time.monotonic() + LOOK_EVERY_S
-        return ended_by(self._limits, self._account.sample(self._process.pid), self.wall_ms())
+        usage, wall_ms = self._account.sample(self._process.pid), self.wall_ms()
+        threads = self._account.threads(self._process.pid)
+        self.delay.look(threads, wall_ms=wall_ms, cpu_ms=usage.cpu_ms)
+        return ended_by(self._limits, usage, wall_ms, self.delay.waited_ms)
 
     def _drain(self) -> None:
         deadline = time.monotonic() + DRAIN_S_MAX
@@ -170,6 +188,23 @@ class _Running:
                         selector.unregister(key.fd)
 
 
-def _got_to_run(end: End, status: str, out_of_memory: bool) -> bool:
+@contextmanager
+def on_core(core: int | None) -> Iterator[None]:
+    """Have what this thread starts meanwhile run on one core. Raises OSError.
+
+    A child has its parent's cores from its first instruction on, however soon it forks.
+    """
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _got_to_run(status: str, usage: Usage) -> bool:
     """Tell whether the program itself ran: bubblewrap reports an exit code only of that."""
-    return end is not End.EXITED or out_of_memory or '"exit-code"' in status
+    return usage.out_of_memory or usage.killed_for_machine or '"exit-code"' in status

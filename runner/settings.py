@@ -36,6 +36,8 @@ class Settings(BaseSettings):
     runner_registration_token: SecretStr = Field(min_length=1)
     runner_name: str = Field(default_factory=socket.gethostname, min_length=1, max_length=64)
     runner_jobs: int = Field(default=2, ge=1, le=64)
+    # More jobs at once than cores: times are then less certain.
+    runner_share_cores: bool = False
     runner_cache_dir: Path = Field(default_factory=_default_cache_dir)
 
     @field_validator("runner_registration_token")

@@ -20,7 +20,7 @@ PYTHON_ALLOCATION_FAILED = b"MemoryError"
 
 
 def verdict_of(outcome: Outcome, limits: Limits, expected: bytes) -> Verdict:
-    """Judge one ended run against the expected output."""
+    """Judge one ended run against the expected output. Raises ValueError for End.BUSY."""
     match outcome.end:
         case End.OUTPUT:
             return Verdict.OLE
@@ -28,15 +28,12 @@ def verdict_of(outcome: Outcome, limits: Limits, expected: bytes) -> Verdict:
             return Verdict.TLE
         case End.MEMORY:
             return Verdict.MLE
+        case End.BUSY:
+            raise ValueError("a run that was given up for a busy machine has no verdict")
         case End.EXITED:
             return _verdict_of_exited(outcome, limits, expected)
         case _:
             assert_never(outcome.end)
-
-
-def exec_time_ms(outcome: Outcome) -> int:
-    """Return the time to report: CPU time, but the wall clock for one stopped for waiting."""
-    return outcome.wall_ms if outcome.end is End.WALL else outcome.usage.cpu_ms
 
 
 def _verdict_of_exited(outcome: Outcome, limits: Limits, expected: bytes) -> Verdict:

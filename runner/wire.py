@@ -78,7 +78,8 @@ class UnreadableOffer:
 class CaseReport:
     """The result of one case. Times in milliseconds, memory in KiB.
 
-    `output_truncated`: the program printed more than is reported.
+    `output_truncated`: the program printed more than is reported. `runs`: of so many runs this
+    was the best; the wire tells only of more than one.
     """
 
     status: Verdict
@@ -88,9 +89,11 @@ class CaseReport:
     exec_time_ms: int
     memory_kib: int
     output_truncated: bool = False
+    runs: int = 1
 
     def to_wire(self) -> dict[str, Any]:
         """Return it under the names of the protocol."""
+        repeated = {"runs": self.runs} if self.runs > 1 else {}
         return {
             "exitCode": self.exit_code,
             "status": self.status.value,
@@ -99,6 +102,7 @@ class CaseReport:
             "execTime": self.exec_time_ms,
             "memoryUsage": self.memory_kib,
             "outputTruncated": self.output_truncated,
+            **repeated,
         }
 
 

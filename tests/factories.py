@@ -297,6 +297,8 @@ class Service:
             scores = [*shares, 100 - sum(shares)]
             counts = [len(task.split()) for task in tasks]
             given = handed_out(*zip(scores, counts, strict=True))
+        # A landing's fence is its job's.
+        self.database["jobs"].update_one({"_id": submission_id}, {"$max": {"fence": fence}})
         return process_result(
             submission_id=submission_id,
             job_id=job_id,

@@ -235,7 +235,43 @@ def answered_case(
         "exec_time_ms": ms,
         "memory_usage_kib": kib,
         "output_truncated": False,
+        "runs": 1,
     }
+
+
+def test_a_case_says_of_how_many_runs_it_is(course: Service) -> None:
+    course.submit("ada", 1, "s1")
+    runner = course.runner()
+    payload = course.claim(runner)
+    assert payload is not None
+    path = f"/runners/{runner.runner_id}/jobs/{payload['job_id']}/complete"
+    for runs, status in ((0, 400), (101, 400), ("2", 400), (3, 204)):
+        body = {"tasks": [[case_body("TLE", runs=runs)]]}
+        answer = course.call("PUT", path, key=runner.token, json=body, may_fail=True)
+        assert answer.status_code == status, runs
+    (case,) = course.ok("GET", "/submissions/s1")["tasks"][0]["cases"]
+    assert (case["verdict"], case["runs"]) == ("TLE", 3)
+
+
+def test_a_heartbeat_replaces_the_languages_that_a_runner_takes(course: Service) -> None:
+    runner = course.runner("one", languages=[0])
+    course.submit("ada", 1, "s1")  # Python
+    assert course.claim(runner) is None
+    beat = f"/runners/{runner.runner_id}/heartbeat"
+
+    def tell(languages: Any) -> int:
+        body = {"active_job_ids": [], "languages": languages}
+        return course.call("POST", beat, key=runner.token, json=body, may_fail=True).status_code
+
+    assert tell([2, 0, 2]) == 204
+    assert course.ok("GET", "/runners")[0]["languages"] == [0, 2]
+    assert tell(["2"]) == 400
+    assert tell([7]) == 400
+    assert tell(None) == 204
+    assert course.claim(runner) is not None
+    assert tell([]) == 204
+    course.submit("ada", 1, "s2")
+    assert course.claim(runner) is None
 
 
 def test_a_job_given_back_is_handed_out_again(service: Service) -> None:
@@ -350,6 +386,7 @@ def test_the_queue_is_seen_paused_and_resumed(service: Service) -> None:
         "depth": [{"state": "pending", "priority": 0, "count": 1}],
         "oldest_pending_age_s": 90.0,
         "landed_per_min": {"last_1_min": 0.0, "last_5_min": 0.0, "last_15_min": 0.0},
+        "unreadable": 0,
         "paused": None,
     }
     assert service.call("POST", "/queue/pause", json={"why": "cleaning"}).status_code == 204

@@ -31,7 +31,9 @@ def test_the_gauges_follow_the_queue(service: Service) -> None:
         "dispatch_jobslanding": 0,
         "dispatch_oldest_pending_seconds": 0,
         "dispatch_paused": 0,
+        "dispatch_stranded": 0,
         "dispatch_runners_alive": 0,
+        "dispatch_unreadable": 0,
         "dispatch_runners_registered": 0,
     }
     assert gauges(service) == nothing
@@ -45,11 +47,15 @@ def test_the_gauges_follow_the_queue(service: Service) -> None:
     service.claim(runner)
     service.clock.advance(12)
     service.ok("POST", "/queue/pause", json={"why": "x"})
+    service.database["jobs"].update_one(
+        {"state": "pending"}, {"$set": {"given_up_at": service.clock()}}
+    )
     assert gauges(service) == nothing | {
         "dispatch_jobspending": 2,
         "dispatch_jobsleased": 1,
         "dispatch_oldest_pending_seconds": 12,
         "dispatch_paused": 1,
+        "dispatch_stranded": 1,
         "dispatch_runners_alive": 1,
         "dispatch_runners_registered": 2,
     }

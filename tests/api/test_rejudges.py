@@ -548,6 +548,34 @@ def test_the_sweep_keeps_what_a_previewed_result_refers_to(course: Service, prev
     assert course.call("GET", "/submissions/s3/outputs/0/0/stdout").text == "AC\n"
 
 
+@pytest.mark.usefixtures("blobs_apart")
+@pytest.mark.parametrize("applied", ["just before", "just after"])
+def test_the_sweep_keeps_outputs_that_are_applied_while_it_looks(
+    course: Service, previewed: str, monkeypatch: pytest.MonkeyPatch, applied: str
+) -> None:
+    """Their reference moves from the items to the submissions around the read of the items."""
+    older_than, original, swept = storage.older_than, rejudge_items.outputs_of, []
+
+    def page(prefix: str, *args: Any, **kwargs: Any) -> Any:
+        swept.append(prefix)
+        return older_than(prefix, *args, **kwargs)
+
+    def outputs_of(submission_ids: Any) -> set[str]:
+        found = original(submission_ids) if applied == "just after" else set()
+        if swept[-1] == "outputs/":
+            course.ok("POST", f"/rejudges/{previewed}/apply")
+            go_on(course)
+            assert view(course, previewed)["state"] == "applied"
+        return found or original(submission_ids)
+
+    monkeypatch.setattr(storage, "older_than", page)
+    monkeypatch.setattr(rejudge_items, "outputs_of", outputs_of)
+    course.clock.advance(3600)
+    course.sweep()
+    assert swept == ["code/", "outputs/"]
+    assert course.call("GET", "/submissions/s3/outputs/0/0/stdout").text == "AC\n"
+
+
 def test_what_landed_just_before_its_preview_is_not_overwritten(
     course: Service, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

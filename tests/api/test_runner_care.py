@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from dispatch.invariants import check_database
 from dispatch.job import CANDIDATES_MAX
-from tests.factories import ADMIN_KEY, Runner, Service
+from tests.factories import ADMIN_KEY, REGISTRATION_TOKEN, Runner, Service
 
 LEASE_S = 30
 REST_S = 600
@@ -358,3 +359,60 @@ def test_a_held_rejudge_says_so(judging: Service) -> None:
     judging.ok("POST", f"/rejudges/{rejudge_id}/pause")
     waits = judging.ok("GET", "/submissions/sn_1")["waits_because"]
     assert waits == "The rejudge it belongs to is on hold."
+
+
+# -- a runner that crashed and came back ---------------------------------------------------------
+
+
+def replacing(judging: Service, former: Any, **changed: str) -> Any:
+    body = {
+        "registration_token": REGISTRATION_TOKEN,
+        "name": "again",
+        "replaces": {"runner_id": former.runner_id, "token": former.token, **changed},
+    }
+    return judging.call("POST", "/runners/register", key=None, json=body, may_fail=True)
+
+
+def test_i2_what_a_crashed_runner_held_is_free_as_soon_as_it_is_back(judging: Service) -> None:
+    judging.submit("ada", 1, "s1")
+    crashed, other = judging.runner("crashed"), judging.runner("other")
+    held = judging.claim(crashed)
+    assert held is not None
+    answer = replacing(judging, crashed)
+    assert answer.status_code == 201
+    assert answer.get_json()["runner_id"] != crashed.runner_id
+    judging.clock.advance(0.5)
+    again = judging.claim(other)
+    assert again is not None
+    assert (again["job_id"], again["attempt"]) == (held["job_id"], 2)
+    assert judging.complete(crashed, held["job_id"], "AC", may_fail=True).status_code == 401
+    assert replacing(judging, crashed).status_code == 401, "it is revoked"
+
+
+@pytest.mark.parametrize("wrong", [{"token": "rk_wrong"}, {"runner_id": "rn_nobody"}])
+def test_nobody_else_ends_a_runners_leases(judging: Service, wrong: dict[str, str]) -> None:
+    judging.submit("ada", 1, "s1")
+    runner, other = judging.runner("mine"), judging.runner("other")
+    held = judging.claim(runner)
+    assert held is not None
+    deadline = judging.view_job("s1")["lease_deadline"]
+    answer = replacing(judging, runner, **wrong)
+    assert answer.status_code == 401
+    assert judging.view_job("s1")["lease_deadline"] == deadline
+    judging.clock.advance(1)
+    assert judging.claim(other) is None
+    assert judging.complete(runner, held["job_id"], "AC").status_code == 204
+    assert len(judging.ok("GET", "/runners")) == 2, "nobody was registered"
+
+
+def test_a_landing_under_way_is_not_taken_from_a_runner_that_came_back(judging: Service) -> None:
+    judging.submit("ada", 1, "s1")
+    crashed = judging.runner("crashed")
+    assert judging.claim(crashed) is not None
+    deadline = judging.clock() + timedelta(seconds=30)
+    landing = {"state": "landing", "landing_deadline": deadline, "lease_deadline": deadline}
+    judging.database["jobs"].update_one({"_id": "s1"}, {"$set": landing})
+    assert replacing(judging, crashed).status_code == 201
+    job = judging.database["jobs"].find_one({"_id": "s1"})
+    assert job is not None
+    assert job["lease_deadline"] == deadline

@@ -9,14 +9,13 @@ import argparse
 import random
 import shutil
 import signal
-import statistics
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import pairwise
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,73 +23,39 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from dispatch.lease import LeaseRules
-from tests.cluster.checker import DOUBLE_EFFECTS, LOSSES, Finding, Snapshot, check
+from mongo.rejudging import ACTIVE
+from tests.cluster.chaos_faults import Faults
+from tests.cluster.chaos_report import Report, failover_gaps, keep_evidence, reclaim_delays
+from tests.cluster.checker import check
 from tests.cluster.processes import Api, Player, prepare, service_environment
-from tests.cluster.replica_set import Member, ReplicaSet
-from tests.cluster.wire import read_diaries
+from tests.cluster.replica_set import ReplicaSet
+from tests.cluster.snapshot import Retention, Snapshot
+from tests.cluster.wire import ANSWER_S_MAX, read_diaries
 
 RUNNERS, CLIENTS = 20, 50
 LEASE_TTL_S, HEARTBEAT_S = 6.0, 2.0
-PRIMARY_PAUSED_S = 15.0
-PEACE_S_MAX = 180.0
-NEVER_LEFT_OUT = frozenset({"primary_paused", "primary_killed", "runner_killed"})
-"""A run goes on for up to its length again until it has had these."""
-WHOLE_S_MIN = 4.0
-"""How long the replica set is left whole between two faults, so that there is work to lose."""
+PEACE_S_MAX = 900.0
+STILL_S_MAX = 90.0
+"""For how long nothing may move before what is open is called stuck. Longer than a lease."""
 MAX_ATTEMPTS = 50
 RULES = LeaseRules(lease_ttl_s=LEASE_TTL_S, max_attempts=MAX_ATTEMPTS)
-
-
-@dataclass
-class Report:
-    """What a run was made of, and what it found."""
-
-    seed: int
-    seconds: float
-    faults: Counter[str] = field(default_factory=Counter)
-    submits: int = 0
-    verdicts: int = 0
-    rejudges: int = 0
-    failover_gaps_s: list[float] = field(default_factory=list)
-    reclaim_delays_s: list[float] = field(default_factory=list)
-    peace_s: float = 0.0
-    findings: list[Finding] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        lines = [
-            f"seed {self.seed}, {self.seconds:.0f} s of load, peace after {self.peace_s:.1f} s",
-            "faults: " + ", ".join(f"{name} {n}" for name, n in sorted(self.faults.items())),
-            f"submits acknowledged {self.submits}, verdicts {self.verdicts}, "
-            f"rejudges {self.rejudges}",
-            f"failover gap {_spread(self.failover_gaps_s)}",
-            f"reclaim after a runner's death {_spread(self.reclaim_delays_s)} "
-            f"(lease {LEASE_TTL_S:g} s)",
-            f"losses {self._count(LOSSES)}, double effects {self._count(DOUBLE_EFFECTS)}, "
-            f"findings {len(self.findings)}",
-            *(f"  {finding}" for finding in self.findings[:40]),
-        ]
-        return "\n".join(lines)
-
-    def _count(self, names: frozenset[str]) -> int:
-        return sum(finding.name in names for finding in self.findings)
-
-
-def _spread(values_s: list[float]) -> str:
-    if not values_s:
-        return "none"
-    return f"median {statistics.median(values_s):.1f} s, worst {max(values_s):.1f} s"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something that has been broken at `at`, and is to be mended."""
-
-    name: str
-    at: float
+RETENTION = Retention(after_s=15.0)
+AGE_EVERY_S = 5.0
+ADMINS_ACTS = (
+    "rejudge",
+    "front",
+    "cancel",
+    "bulk",
+    "hold",
+    "cancel_bulk",
+    "apply",
+    "discard",
+    "edit",
+)
 
 
 class Chaos:
-    """One run. `folder` keeps diaries and logs."""
+    """One run. `folder` keeps diaries, logs, and in the end what findings are about."""
 
     def __init__(
         self,
@@ -99,38 +64,43 @@ class Chaos:
         folder: Path,
         seed: int,
         *,
-        pause_s: float = 1.0,
+        repeat: str,
+        pause_s: float = 2.0,
     ) -> None:
-        """`pause_s`: from a verdict to the client's next submit, on average."""
+        """`pause_s`: from a verdict to the client's next submit, on average.
+
+        `repeat`: the command that runs the same again.
+        """
         self._pause_s = pause_s
         self._set = replica_set
         self._uri = uri
         self._folder = folder
         self._seed = seed
-        self._random = random.Random(seed)
+        self._repeat = repeat
         self._environment = service_environment(
             uri,
             LEASE_TTL_S=str(LEASE_TTL_S),
             HEARTBEAT_INTERVAL_S=str(HEARTBEAT_S),
             MAX_ATTEMPTS=str(MAX_ATTEMPTS),
+            JOB_RETENTION_DAYS="1",
         )
-        self._apis = [Api(self._environment, folder / f"api{n}.log") for n in range(2)]
+        # One keeps every program and output as a blob, the other small ones in the submission.
+        self._apis = [
+            Api({**self._environment, "INLINE_BYTES_MAX": inline}, folder / f"api{n}.log")
+            for n, inline in enumerate(("-1", "16384"))
+        ]
         self._runners: list[Player] = []
-        self._paused: set[int] = set()
-        self._faults: list[Fault] = []
-        self._deaths: list[tuple[float, int]] = []
-        self._undo: list[tuple[float, Callable[[], None]]] = []
-        self._whole_since: float | None = None
-
-    @property
-    def logs(self) -> list[Path]:
-        """The services' logs."""
-        return [api.log for api in self._apis]
+        self._stopping = threading.Event()
 
     def run(self, seconds: float) -> Report:
-        """Load, faults, peace, checks."""
-        report = Report(self._seed, seconds)
+        """Load, faults, peace, checks. What was found is also in the folder.
+
+        Raises:
+            MemberDied: a member of the replica set ended by itself.
+        """
+        report = Report(self._seed, seconds, self._repeat)
         clients = None
+        aging = threading.Thread(target=self._age_jobs)
         try:
             for api in self._apis:
                 api.start()
@@ -139,10 +109,21 @@ class Chaos:
             prepare(self._apis[0])
             self._runners = [self._runner(number) for number in range(RUNNERS)]
             clients = self._clients()
-            self._break_things(seconds)
-            report.peace_s = self._make_peace(clients)
-            self._check(report)
+            aging.start()
+            faults = Faults(
+                self._set,
+                self._apis,
+                self._runners,
+                random.Random(self._seed),
+                runner_paused_s=1.7 * LEASE_TTL_S,
+            )
+            faults.run(seconds)
+            report.peace_s = self._make_peace(faults, clients)
+            self._check(report, faults)
         finally:
+            self._stopping.set()
+            if aging.ident is not None:
+                aging.join()
             for runner in self._runners:
                 runner.signal(signal.SIGCONT)
                 runner.kill()
@@ -150,7 +131,13 @@ class Chaos:
                 clients.kill()
             for api in self._apis:
                 api.kill()
+            self._keep_members_logs()
         return report
+
+    def _keep_members_logs(self) -> None:
+        for member in self._set.members:
+            if member.log.exists():
+                shutil.copy(member.log, self._folder / f"member{member.number}.log")
 
     # -- load ----------------------------------------------------------------------------
 
@@ -176,203 +163,108 @@ class Chaos:
             "admin_key": self._environment["ADMIN_API_KEY"],
             "clients": CLIENTS,
             "pause_s": self._pause_s,
-            "rejudge_s": 1.0,
+            "rejudge_s": 0.5,
+            "cancel": 0.4,
+            "bulk_s": 3.0,
+            "edit_s": 3.0,
             "lose": 0.03,
         }
         return Player("tests.cluster.chaos_clients", options, self._folder / "clients.log")
 
-    # -- faults --------------------------------------------------------------------------
-
-    def _break_things(self, seconds: float) -> None:
-        """Break one thing every few seconds: each kind once, in a random order, then any."""
-        kinds: dict[str, Callable[[], bool]] = {
-            "primary_killed": self._kill_primary,
-            "primary_paused": self._pause_primary,
-            "primary_cut_off": lambda: self._cut_off_primary(clients_too=True),
-            "primary_cut_off_from_members": lambda: self._cut_off_primary(clients_too=False),
-            "secondary_cut_off": self._cut_off_secondary,
-            "api_process_killed": self._kill_worker,
-            "api_service_killed": self._kill_api,
-            "runner_killed": self._kill_runner,
-            "runner_paused": self._pause_runner,
-        }
-        first = sorted(kinds)
-        self._random.shuffle(first)
-        # The longest first, so that a short run has it, too.
-        first.sort(key=lambda name: name != "primary_paused")
-        until = time.monotonic() + seconds
-        following = time.monotonic() + 3
-        while time.monotonic() < until or (
-            NEVER_LEFT_OUT.intersection(first) and time.monotonic() < until + seconds
-        ):
-            self._undo_due()
-            if time.monotonic() >= following:
-                following = time.monotonic() + self._random.uniform(2.0, 5.0)
-                names = first or [self._random.choice(sorted(kinds))]
-                done = next((name for name in names if kinds[name]()), None)
-                if done is not None:
-                    self._faults.append(Fault(done, time.time()))
-                    if done in first:
-                        first.remove(done)
-            time.sleep(0.05)
-
-    def _undo_due(self) -> None:
-        due = [entry for entry in self._undo if entry[0] <= time.monotonic()]
-        self._undo = [entry for entry in self._undo if entry not in due]
-        for _, undo in due:
-            undo()
-
-    def _later(self, after_s: float, undo: Callable[[], None]) -> None:
-        self._undo.append((time.monotonic() + after_s, undo))
-
-    def _take_primary(self) -> Member | None:
-        """The primary, if the set is whole: two faults at once would leave no majority."""
-        if not self._is_whole():
-            self._whole_since = None
-            return None
-        if self._whole_since is None:
-            self._whole_since = time.monotonic()
-        if time.monotonic() - self._whole_since < WHOLE_S_MIN:
-            return None
-        self._whole_since = None
-        return self._set.primary()
-
-    def _is_whole(self) -> bool:
-        if any(not member.running or member.paused for member in self._set.members):
-            return False
-        try:
-            self._set.await_healthy(limit_s=0)
-        except TimeoutError:
-            return False
-        return True
-
-    def _kill_primary(self) -> bool:
-        primary = self._take_primary()
-        if primary is None:
-            return False
-        primary.kill()
-        self._later(3, lambda: self._set.start(primary))
-        return True
-
-    def _pause_primary(self) -> bool:
-        primary = self._take_primary()
-        if primary is None:
-            return False
-        primary.pause()
-        self._later(PRIMARY_PAUSED_S, primary.resume)
-        return True
-
-    def _cut_off_primary(self, *, clients_too: bool) -> bool:
-        primary = self._take_primary()
-        if primary is None:
-            return False
-        self._set.isolate(primary, clients_too=clients_too)
-        self._later(6, lambda: self._set.isolate())
-        return True
-
-    def _cut_off_secondary(self) -> bool:
-        primary = self._take_primary()
-        if primary is None:
-            return False
-        others = [member for member in self._set.members if member is not primary]
-        self._set.isolate(self._random.choice(others))
-        self._later(5, lambda: self._set.isolate())
-        return True
-
-    def _kill_worker(self) -> bool:
-        self._random.choice(self._apis).kill_worker()
-        return True
-
-    def _kill_api(self) -> bool:
-        api = self._random.choice(self._apis)
-        if api.process is None or api.process.poll() is not None:
-            return False
-        api.kill()
-        self._later(2, api.start)
-        return True
-
-    def _kill_runner(self) -> bool:
-        number = self._random.randrange(RUNNERS)
-        if number in self._paused:
-            return False
-        runner = self._runners[number]
-        if runner.process.poll() is not None:
-            return False
-        runner.kill()
-        self._deaths.append((time.time(), number))
-        self._later(1, runner.restart)
-        return True
-
-    def _pause_runner(self) -> bool:
-        number = self._random.randrange(RUNNERS)
-        if number in self._paused:
-            return False
-        runner = self._runners[number]
-        if runner.process.poll() is not None:
-            return False
-        runner.signal(signal.SIGSTOP)
-        self._paused.add(number)
-
-        def resume() -> None:
-            runner.signal(signal.SIGCONT)
-            self._paused.discard(number)
-
-        self._later(1.7 * LEASE_TTL_S, resume)
-        return True
+    def _age_jobs(self) -> None:
+        """Time passes faster for jobs that are done: so that retention takes some."""
+        with self._client() as client:
+            while not self._stopping.wait(AGE_EVERY_S):
+                try:
+                    RETENTION.age(client.get_default_database(), datetime.now(UTC))
+                except PyMongoError:
+                    continue  # there is no primary; the next turn does it
 
     # -- peace ---------------------------------------------------------------------------
 
-    def _make_peace(self, clients: Player) -> float:
+    def _make_peace(self, faults: Faults, clients: Player) -> float:
         """End all faults and the load; return how long it took until nothing was open."""
         began = time.monotonic()
-        for _, undo in self._undo:
-            undo()
-        self._undo = []
-        self._set.mend()
-        self._set.await_healthy()
-        for api in self._apis:
-            if api.process is None or api.process.poll() is not None:
-                api.start()
-        for api in self._apis:
-            api.await_ready()
+        faults.end()
         clients.finish(PEACE_S_MAX)
-        while time.monotonic() - began < PEACE_S_MAX and not self._is_quiet():
-            time.sleep(0.2)
+        self._await_quiet()
         peace_s = time.monotonic() - began
         for runner in self._runners:
             runner.signal(signal.SIGTERM)
         for runner in self._runners:
-            runner.finish(30)
+            # A request under way may wait its whole time for an answer that was cut off.
+            runner.finish(2 * ANSWER_S_MAX)
         return peace_s
+
+    def _await_quiet(self) -> None:
+        """Wait until nothing is open, or nothing moves any more: a slow machine gets its time."""
+        until, still_until, moved = time.monotonic() + PEACE_S_MAX, 0.0, None
+        while not self._is_quiet():
+            was, moved = moved, self._moved()
+            if was != moved:
+                still_until = time.monotonic() + STILL_S_MAX
+            if time.monotonic() > min(until, still_until):
+                return
+            time.sleep(0.5)
+
+    def _moved(self) -> Any:
+        """What changes with each transition of a job and each step of a bulk rejudge."""
+        try:
+            with self._client() as client:
+                database = client.get_default_database()
+                fences = {
+                    "$group": {"_id": None, "jobs": {"$sum": 1}, "fences": {"$sum": "$fence"}}
+                }
+                states = {"$group": {"_id": ["$state", "$decided"], "items": {"$sum": 1}}}
+                return (
+                    list(database["jobs"].aggregate([fences])),
+                    sorted(map(str, database["rejudge_items"].aggregate([states]))),
+                )
+        except PyMongoError:
+            return None
 
     def _is_quiet(self) -> bool:
         try:
             with self._client() as client:
                 database = client.get_default_database()
-                return (
-                    database["jobs"].find_one({"state": {"$ne": "done"}}) is None
-                    and database["submissions"].find_one({"status": -1}) is None
-                    and database["jobs"].find_one({"mark_due": {"$gt": 0}}) is None
+                open_ones = (
+                    ("jobs", {"state": {"$ne": "done"}}),
+                    ("jobs", {"mark_due": {"$gt": 0}}),
+                    ("jobs", {"restore_due": {"$gt": 0}}),
+                    ("submissions", {"status": -1}),
+                    ("rejudges", {"state": {"$in": ACTIVE}}),
+                    ("homeworks", {"recompute_due": True}),
                 )
+                return all(database[name].find_one(open_) is None for name, open_ in open_ones)
         except PyMongoError:
             return False
 
     def _client(self) -> MongoClient[dict[str, Any]]:
         return MongoClient(
-            self._uri, tz_aware=True, readConcernLevel="majority", serverSelectionTimeoutMS=10_000
+            self._uri,
+            tz_aware=True,
+            readConcernLevel="majority",
+            w="majority",
+            serverSelectionTimeoutMS=5_000,
+            socketTimeoutMS=5_000,
         )
 
     # -- checks --------------------------------------------------------------------------
 
-    def _check(self, report: Report) -> None:
+    def _check(self, report: Report, faults: Faults) -> None:
         diary = read_diaries(self._folder)
         with self._client() as client:
             snapshot = Snapshot.of(client.get_default_database())
-        report.findings = check(diary, snapshot, RULES)
+        report.findings = check(diary, snapshot, RULES, RETENTION)
         kinds = Counter(entry["kind"] for entry in diary)
-        report.faults = Counter(fault.name for fault in self._faults)
+        report.faults = Counter(fault.name for fault in faults.done)
         report.faults["answer_dropped"] = kinds["answer_dropped"]
         report.faults["duplicate_delivery"] = kinds["duplicate"]
+        report.acts = Counter(
+            entry["kind"]
+            for entry in diary
+            if entry["kind"] in ADMINS_ACTS and entry["status"] in (200, 202, 204)
+        )
         report.submits = len(
             {
                 entry["submission"]
@@ -381,71 +273,41 @@ class Chaos:
             }
         )
         report.verdicts = sum(one["status"] >= 0 for one in snapshot.submissions)
-        report.rejudges = sum(
-            entry["kind"] == "rejudge" and entry["status"] == 202 for entry in diary
-        )
-        report.failover_gaps_s = failover_gaps(self._faults, diary)
-        report.reclaim_delays_s = reclaim_delays(self._deaths, diary, snapshot)
-
-
-def failover_gaps(faults: list[Fault], diary: list[dict[str, Any]]) -> list[float]:
-    """How long after each fault of the primary nothing was acknowledged, at the longest."""
-    acknowledged = [
-        entry["at"] for entry in diary if entry.get("status") in (201, 204) and "kind" in entry
-    ]
-    gaps = []
-    for fault in faults:
-        if not fault.name.startswith("primary"):
-            continue
-        near = [at for at in acknowledged if fault.at - 1 <= at <= fault.at + 25]
-        gaps.append(max((b - a for a, b in pairwise(near)), default=25.0))
-    return gaps
-
-
-def reclaim_delays(
-    deaths: list[tuple[float, int]], diary: list[dict[str, Any]], snapshot: Snapshot
-) -> list[float]:
-    """From a runner's death to the next lease on the job it held. `deaths`: when, and whose."""
-    delays = []
-    history = {job["_id"]: job["history"] for job in snapshot.jobs}
-    for died_at, number in deaths:
-        name = f"runner-{number}"
-        held: dict[str, Any] | None = None
-        runner_id = ""
-        for entry in diary:
-            if entry["at"] > died_at:
-                break
-            if entry["kind"] == "registered" and entry["name"] == name:
-                runner_id, held = entry["runner"], None
-            elif entry.get("runner") == runner_id:
-                held = entry if entry["kind"] == "leased" else None
-        later = [
-            entry["at"].timestamp() - died_at
-            for entry in history.get(held["submission"] if held else "", ())
-            if entry["event"] == "reclaim" and entry["at"].timestamp() > died_at
-        ]
-        delays += later[:1]
-    return delays
+        report.retired = len(snapshot.submissions) - len(snapshot.jobs)
+        report.failover_gaps_s = failover_gaps(faults.done, diary)
+        report.reclaim_delays_s = reclaim_delays(faults.deaths, diary, snapshot)
+        if report.findings:
+            keep_evidence(self._folder, report, snapshot, diary)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--keep", type=Path, help="keep diaries and logs here")
+    parser.add_argument("--keep", type=Path, help="keep diaries and logs here, whatever is found")
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
-    print(f"chaos: seed {seed}", flush=True)
+    repeat = f'make chaos ARGS="--seconds {options.seconds:g} --seed {seed}"'
+    print(f"chaos: {repeat}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="judge-chaos-"))
+    failed = True
     try:
         with ReplicaSet(folder / "set") as replica_set:
-            report = Chaos(replica_set, replica_set.uri, folder, seed).run(options.seconds)
+            chaos = Chaos(replica_set, replica_set.uri, folder, seed, repeat=repeat)
+            report = chaos.run(options.seconds)
         print(report)
+        failed = bool(report.findings)
+    except Exception:
+        traceback.print_exc()
+        print(f"chaos broke off; repeat it: {repeat}")
+    finally:
         if options.keep:
             shutil.copytree(folder, options.keep, dirs_exist_ok=True)
-        return 1 if report.findings else 0
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if failed:
+            print(f"diaries, logs and the documents in question: {folder}", flush=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

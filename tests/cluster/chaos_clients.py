@@ -1,7 +1,8 @@
-"""Fifty clients that hand in, resend, hand in twice, and have things rejudged, until SIGTERM.
+"""Fifty clients that hand in, resend and hand in twice, and admins, until SIGTERM.
 
 `python -m tests.cluster.chaos_clients <options as JSON>`: `ports`, `diary`, `seed`, `admin_key`,
-`clients`, `pause_s` (from a verdict to the client's next submit, on average), `rejudge_s`, `lose`.
+`clients`, `pause_s` (from a verdict to the client's next submit, on average), `lose`; `rejudge_s`,
+and if wanted `cancel`, `bulk_s`, `edit_s`, as in `Admins`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.chaos_admins import Admins
 from tests.cluster.wire import Answer, Api, Diary, multipart
 
 USERS = ("ada", "bob")
@@ -37,11 +39,23 @@ class Clients:
             threading.Thread(target=self._hand_in, args=(number,))
             for number in range(self._options["clients"])
         ]
-        works.append(threading.Thread(target=self._rejudge))
+        options = self._options
+        admins = Admins(
+            self._api,
+            self._diary,
+            self._stopping,
+            self._taken_in,
+            rejudge_s=options["rejudge_s"],
+            cancel=options.get("cancel", 0.0),
+            bulk_s=options.get("bulk_s"),
+            edit_s=options.get("edit_s"),
+        )
+        works += [threading.Thread(target=work) for work in admins.works()]
         for work in works:
             work.start()
         for work in works:
             work.join()
+        admins.end()
 
     def _api(self, name: str) -> Api:
         options = self._options
@@ -119,15 +133,6 @@ class Clients:
         code = f"# another program under {submission_id}\n".encode()
         answer = self._submit(api, submission_id, code)
         self._diary.note("submit_again", submission=submission_id, status=answer.status)
-
-    def _rejudge(self) -> None:
-        api = self._api("rejudges")
-        while not self._stopping.wait(self._options["rejudge_s"]):
-            if not self._taken_in:
-                continue
-            submission_id = api.random.choice(self._taken_in)
-            answer = api.ask("POST", f"/submissions/{submission_id}/rejudge")
-            self._diary.note("rejudge", submission=submission_id, status=answer.status)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from typing import Any, Self
 from pymongo import MongoClient
 
 from dispatch.lease import LeaseRules
-from tests.cluster.checker import Finding, Snapshot, check
+from tests.cluster.checker import check
 from tests.cluster.processes import Api, Player, prepare, service_environment
+from tests.cluster.snapshot import Finding, Snapshot
 from tests.cluster.wire import read_diaries
 
 

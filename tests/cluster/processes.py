@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,12 +37,24 @@ class Api:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def name(self) -> str:
+        """As in its log's name."""
+        return self.log.stem
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def start(self) -> None:
+        """Start it, with its name in the database's URI: so its connections are told apart."""
+        uri = self.environment["MONGODB_URI"]
+        named = f"{uri}&appName={self.name}"
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "serve.py"],
                 cwd=ROOT,
-                env=os.environ | self.environment | {"PORT": str(self.port)},
+                env=os.environ | self.environment | {"MONGODB_URI": named, "PORT": str(self.port)},
                 stdout=out,
                 stderr=out,
                 preexec_fn=dying_with_parent(),
@@ -74,6 +88,23 @@ class Api:
         """SIGKILL to what answers requests; gunicorn starts another."""
         for worker in self.workers():
             worker.kill()
+
+    def pause(self) -> Callable[[], None]:
+        """SIGSTOP to all of it; return what has it go on."""
+        if self.process is None:
+            raise RuntimeError("the service does not run")
+        service = psutil.Process(self.process.pid)
+        stopped = [service, *service.children(recursive=True)]
+        for process in stopped:
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
+
+        def go_on() -> None:
+            for process in stopped:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+
+        return go_on
 
     def kill(self) -> None:
         if self.process is not None:

@@ -3,103 +3,32 @@
 Every member has two ports: its own, and the relay's, which the set's configuration and all clients
 know. So a partition cuts members off from each other and from clients, in the middle of whatever
 is being said.
+
+Nothing here hides a member that ended by itself: whoever looks at the set next gets `MemberDied`.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pymongo import MongoClient
+from bson import Timestamp
 from pymongo.errors import OperationFailure, PyMongoError
 
 from mongo.child import dying_with_parent
-from mongo.embedded import find_mongod
-from mongo.replica_set import connect
-from tests.live import ROOT, free_port
+from tests.cluster.member import SET_NAME, Member
+from tests.live import ROOT
 
-SET_NAME = "cluster"
 ELECTION_TIMEOUT_MS = 2_000
+LONG_ELECTION_TIMEOUT_MS = 20_000
 START_S_MAX = 60.0
-ELECTION_S_MAX = 12.0
-
-
-@dataclass
-class Member:
-    """One `mongod`. `port` is its own, `public_port` the relay's."""
-
-    number: int
-    folder: Path
-    options: tuple[str, ...]
-    port: int = field(default_factory=free_port)
-    public_port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
-    paused: bool = False
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.public_port}"
-
-    @property
-    def running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-    def client(self, *, limit_s: float = 1.0) -> MongoClient[dict[str, Any]]:
-        """A client of this very member, past the relay."""
-        return connect(self.port, limit_s=limit_s)
-
-    def start(self) -> None:
-        mongod = find_mongod()
-        if mongod is None:
-            raise RuntimeError("no mongod here")
-        data = self.folder / "db"
-        data.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "mongod.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [
-                    *(str(mongod), "--dbpath", str(data), "--port", str(self.port)),
-                    *("--bind_ip", "127.0.0.1", "--nounixsocket", "--replSet", SET_NAME),
-                    *("--wiredTigerCacheSizeGB", "0.25", "--quiet"),
-                    *("--setParameter", "diagnosticDataCollectionEnabled=false"),
-                    *("--setParameter", "enableTestCommands=1"),
-                    *self.options,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=dying_with_parent(),
-            )
-
-    def kill(self) -> None:
-        """SIGKILL, as a power cut."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-        self.paused = False
-
-    def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
-        self.paused = True
-
-    def resume(self) -> None:
-        if self.paused:
-            self._signal(signal.SIGCONT)
-            self.paused = False
-
-    def _signal(self, number: int) -> None:
-        if self.process is None:
-            raise RuntimeError(f"member {self.number} does not run")
-        self.process.send_signal(number)
 
 
 class ReplicaSet:
@@ -111,6 +40,7 @@ class ReplicaSet:
         self._folder = folder
         self.members = [Member(n, folder / f"member{n}", options) for n in range(members)]
         self._board: subprocess.Popen[str] | None = None
+        self._long_elections = False
 
     @property
     def uri(self) -> str:
@@ -139,7 +69,7 @@ class ReplicaSet:
                 )
                 self.start(member)
             self._initiate()
-            self.await_primary()
+            self.await_healthy()
         except BaseException:
             self.stop()
             raise
@@ -151,11 +81,15 @@ class ReplicaSet:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.stop()
+        try:
+            if error is None:
+                self.check()
+        finally:
+            self.stop()
 
     def stop(self) -> None:
         for member in self.members:
-            member.kill()
+            member.end()
         if self._board is not None and self._board.stdin and self._board.stdout:
             self._board.stdin.close()
             self._board.wait(10)
@@ -165,29 +99,70 @@ class ReplicaSet:
     # -- what happens to it --------------------------------------------------------------
 
     def start(self, member: Member) -> None:
-        """Start a member that does not run, on the data that it left."""
+        """Start a member that was killed, on the data that it left."""
         member.start()
-        if member.process is None:
-            raise RuntimeError(f"member {member.number} did not start")
-        self._tell(do="pid", member=member.number, pid=member.process.pid)
 
-    def isolate(self, *members: Member, clients_too: bool = True) -> None:
-        """Cut members off from the others; without `clients_too` clients still reach them."""
-        numbers = [member.number for member in members]
-        self._tell(do="cut", members=numbers, clients_too=clients_too)
+    def isolate(
+        self, *members: Member, clients_too: bool = True, with_them: Iterable[str] = ()
+    ) -> None:
+        """Cut members off from the others; without `clients_too` clients still reach them.
+
+        Clients whose URI has one of the names `with_them` as `appName` reach them and nobody else.
+        """
+        self._tell(
+            do="cut",
+            members=[member.number for member in members],
+            clients_too=clients_too,
+            with_them=list(with_them),
+        )
+
+    def two_primaries(self, first: Member, *, with_them: Iterable[str]) -> Member:
+        """Cut the primary off from the members, and have another elected at once; return it.
+
+        The first goes on as a primary, for clients `with_them` the only one, until it misses the
+        majority: for `LONG_ELECTION_TIMEOUT_MS`, or until the set is mended. The usual timeout is
+        back once the set is healthy.
+
+        Raises:
+            PyMongoError: the set is not whole enough for that.
+        """
+        _set_election_timeout(first, LONG_ELECTION_TIMEOUT_MS)
+        self._long_elections = True
+        self.isolate(first, clients_too=False, with_them=with_them)
+        # Nobody else stands for so long: the fault needs an election, and this is no remedy.
+        second = next(member for member in self.members if member is not first)
+        with second.client(limit_s=5) as client:
+            client.admin.command("replSetStepUp")
+        return self.await_primary(but=first)
 
     def mend(self) -> None:
-        """End every partition, resume who is paused, start who is dead."""
-        self._tell(do="cut", members=[], clients_too=True)
+        """End every partition, resume who is paused, start who was killed.
+
+        Raises:
+            MemberDied: one has ended by itself.
+        """
+        self.isolate()
         for member in self.members:
             member.resume()
+        self.check()
+        for member in self.members:
             if not member.running:
                 self.start(member)
 
     # -- how it stands -------------------------------------------------------------------
 
+    def check(self) -> None:
+        """Raise MemberDied if a member has ended by itself."""
+        for member in self.members:
+            member.check()
+
     def primary(self) -> Member | None:
-        """The member that takes writes, as it and a majority say; None while there is none."""
+        """The member that takes writes, as it and a majority say; None while there is none.
+
+        Raises:
+            MemberDied: one has ended by itself.
+        """
+        self.check()
         found: list[tuple[Any, Member]] = []
         for member in self.members:
             if not member.running or member.paused:
@@ -205,61 +180,77 @@ class ReplicaSet:
     def await_primary(self, but: Member | None = None, limit_s: float = START_S_MAX) -> Member:
         """Return the primary as soon as there is one that is not `but`.
 
-        About once in sixty times, for a reason not found, two that lost the third elect nobody for
-        a minute. They are asked to after a while: the service is on trial here, not they.
+        Raises:
+            MemberDied: one has ended by itself.
+            TimeoutError: there is none in time.
         """
+
+        def there() -> Member | None:
+            primary = self.primary()
+            return None if primary is but else primary
+
+        return self._await(there, "no primary", limit_s)
+
+    def await_healthy(self, limit_s: float = START_S_MAX) -> Member:
+        """Return the primary when all members are up, follow it, and have committed what it wrote.
+
+        A set that says 1, 2, 2 may be one in which a secondary has fetched nothing yet of the
+        primary's term. A fault at that moment leaves histories that part before anything was
+        committed, and who would have to roll back ends itself instead.
+
+        Raises:
+            MemberDied: one has ended by itself.
+            TimeoutError: it does not come to that in time.
+        """
+
+        def healthy() -> Member | None:
+            primary = self.primary()
+            if primary is None:
+                return None
+            try:
+                return primary if self._is_whole(primary) else None
+            except PyMongoError:
+                return None
+
+        return self._await(healthy, "the set does not come together", limit_s)
+
+    def _is_whole(self, primary: Member) -> bool:
+        if any(not member.running or member.paused for member in self.members):
+            return False
+        with primary.client() as client:
+            states = client.admin.command("replSetGetStatus")["members"]
+            if sorted(one["state"] for one in states) != [1, *[2] * (len(states) - 1)]:
+                return False
+            everywhere = {"w": len(self.members), "wtimeout": 500}
+            note = {"appendOplogNote": 1, "data": {"is": "whole"}, "writeConcern": everywhere}
+            noted = client.admin.command(note)
+        if "writeConcernError" in noted:
+            return False
+        if not all(self._has_committed(member, noted["operationTime"]) for member in self.members):
+            return False
+        if self._long_elections:
+            _set_election_timeout(primary, ELECTION_TIMEOUT_MS)
+            self._long_elections = False
+        return True
+
+    def _has_committed(self, member: Member, moment: Timestamp) -> bool:
+        with member.client() as client:
+            return has_committed(client.admin.command("replSetGetStatus"), moment)
+
+    def _await(self, wanted: Callable[[], Member | None], complaint: str, limit_s: float) -> Member:
         found: list[Member] = []
-        ask_at = time.monotonic() + ELECTION_S_MAX
 
         def there() -> bool:
-            nonlocal ask_at
-            primary = self.primary()
-            if primary is not None and primary is not but:
-                found.append(primary)
-            elif time.monotonic() > ask_at:
-                ask_at = time.monotonic() + ELECTION_S_MAX
-                self._ask_to_elect(but)
+            member = wanted()
+            if member is not None:
+                found.append(member)
             return bool(found)
 
         try:
-            _until(there, "no primary", limit_s)
+            _until(there, complaint, limit_s)
         except TimeoutError as error:
             raise TimeoutError(f"{error}: {self.states()}") from None
         return found[0]
-
-    def _ask_to_elect(self, but: Member | None) -> None:
-        for member in self.members:
-            if member is but or not member.running or member.paused:
-                continue
-            with member.client(limit_s=5) as client:
-                try:
-                    client.admin.command("replSetStepUp")
-                except PyMongoError:
-                    continue
-                return
-
-    def await_healthy(self, limit_s: float = START_S_MAX) -> Member:
-        """Return the primary when all members are up and follow it."""
-
-        def healthy() -> bool:
-            primary = self.primary()
-            if primary is None:
-                return False
-            with primary.client() as client:
-                states = client.admin.command("replSetGetStatus")["members"]
-            return sorted(one["state"] for one in states) == [1, *[2] * (len(states) - 1)]
-
-        def told() -> bool:
-            try:
-                return healthy()
-            except PyMongoError:
-                return False
-
-        try:
-            _until(told, "the set does not come together", limit_s)
-        except TimeoutError as error:
-            raise TimeoutError(f"{error}: {self.states()}") from None
-        return self.await_primary()
 
     def states(self) -> list[str]:
         """How each member says that all members are, for people."""
@@ -300,6 +291,7 @@ class ReplicaSet:
         }
 
         def initiated() -> bool:
+            self.check()
             with self.members[0].client(limit_s=5) as client:
                 try:
                     client.admin.command("replSetInitiate", config)
@@ -310,6 +302,20 @@ class ReplicaSet:
             return True
 
         _until(initiated, "the set was not initiated", START_S_MAX)
+
+
+def _set_election_timeout(primary: Member, timeout_ms: int) -> None:
+    with primary.client(limit_s=5) as client:
+        config = client.admin.command("replSetGetConfig")["config"]
+        config["version"] += 1
+        config["settings"]["electionTimeoutMillis"] = timeout_ms
+        client.admin.command("replSetReconfig", config)
+
+
+def has_committed(status: dict[str, Any], moment: Timestamp) -> bool:
+    """Tell whether a member of that status knows that what was written then is on a majority."""
+    committed = status["optimes"]["lastCommittedOpTime"]
+    return bool(committed["t"] > 0 and committed["ts"] >= moment)
 
 
 def _until(true: Callable[[], bool], complaint: str, limit_s: float) -> None:

@@ -16,8 +16,8 @@ import psutil
 from pymongo import MongoClient
 
 from dispatch.lease import LeaseRules
-from tests.cluster.checker import Finding
 from tests.cluster.load import Load
+from tests.cluster.snapshot import Finding
 
 GROWTH_SHARE_MAX = 0.10
 GROWTH_MIB_MIN = 24.0

@@ -4,7 +4,8 @@
 each with one line. A wire that is cut says nothing and breaks nothing, as a network does: what is
 sent waits, and goes on when the wire is mended.
 
-Whose connection it is, is told by its socket: a member's own sockets are found by its process.
+Whose connection it is, is told by the first message on it. Nothing is looked up: whatever else the
+machine does, and however many sockets it has, the wires that are not cut never stand still.
 """
 
 from __future__ import annotations
@@ -17,107 +18,97 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-import psutil
+from tests.cluster.greeting import (
+    HEADER_BYTES,
+    MESSAGE_BYTES_MAX,
+    UNKNOWN,
+    Caller,
+    caller_of,
+    length_of,
+)
 
 READ_BYTES_MAX = 256 * 1024
-LOOK_EVERY_S = 0.1
 
 
 @dataclass(eq=False)
 class Wire:
-    """One connection to a member. `source`: the member that opened it, if one did.
+    """One connection to the member `target`, opened by `caller`."""
 
-    Whose it is, is looked up when it matters: during a cut, for many at once.
-    """
-
-    port: int
     target: int
-    known: bool = False
-    source: int | None = None
+    caller: Caller = UNKNOWN
     open: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Switchboard:
-    """Relays to the members; `isolated` ones are cut off."""
+    """Relays to the members; `isolated` ones are cut off from the others."""
 
     def __init__(self) -> None:
-        self.pids: dict[int, int] = {}
         self.isolated: set[int] = set()
         self.clients_too = True
+        self.with_them: set[str] = set()
+        self._members: dict[int, int] = {}
         self._wires: set[Wire] = set()
         self._servers: list[asyncio.Server] = []
 
     async def listen(self, number: int, port: int, member_port: int) -> None:
         """Relay what comes to `port` to the member."""
+        self._members[member_port] = number
 
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._relay(number, member_port, reader, writer)
+            await self._relay(Wire(number), member_port, reader, writer)
 
         server = await asyncio.start_server(
             relay, "127.0.0.1", port, limit=READ_BYTES_MAX, backlog=1_000
         )
         self._servers.append(server)
 
-    def cut(self, isolated: set[int], *, clients_too: bool) -> None:
-        """Cut `isolated` off from the others, and from clients or not; nobody: mend everything."""
-        self.isolated, self.clients_too = isolated, clients_too
-        self.recognise()
+    def cut(self, isolated: set[int], *, clients_too: bool, with_them: set[str]) -> None:
+        """Cut `isolated` off from the others, and from clients or not; nobody: mend everything.
+
+        Clients of the names `with_them` are on the side of the isolated, and reach nobody else.
+        """
+        self.isolated, self.clients_too, self.with_them = isolated, clients_too, with_them
         for wire in self._wires:
             self._set(wire)
 
-    async def watch(self) -> None:
-        """During a cut, see again and again whose the new connections are."""
-        while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            self.recognise()
-
-    def recognise(self) -> None:
-        """Find out whose connections are whose, where it matters."""
-        unknown = [wire for wire in self._wires if not wire.known]
-        if not self.isolated or not unknown:
-            return
-        owners: dict[int, int] = {}
-        for number, pid in self.pids.items():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for end in psutil.Process(pid).net_connections("tcp4"):
-                    owners[end.laddr.port] = number
-        for wire in unknown:
-            wire.known, wire.source = True, owners.get(wire.port)
-            self._set(wire)
+    def _is_blocked(self, wire: Wire) -> bool:
+        caller, there = wire.caller, wire.target in self.isolated
+        if not self.isolated or caller.looks_for_itself:
+            # A member that is started while it is cut off must find itself behind its relay.
+            return False
+        if caller.port in self._members:
+            return (self._members[caller.port] in self.isolated) != there
+        if caller.application in self.with_them:
+            return not there
+        return self.clients_too and there
 
     def _set(self, wire: Wire) -> None:
-        if not self.isolated:
-            blocked = False
-        elif not wire.known:
-            blocked = True
-        elif wire.source is None:
-            blocked = self.clients_too and wire.target in self.isolated
-        else:
-            blocked = (wire.source in self.isolated) != (wire.target in self.isolated)
-        if blocked:
+        if self._is_blocked(wire):
             wire.open.clear()
         else:
             wire.open.set()
 
     async def _relay(
         self,
-        number: int,
+        wire: Wire,
         member_port: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        wire = Wire(writer.get_extra_info("peername")[1], number)
-        self._wires.add(wire)
-        self._set(wire)
         try:
+            greeting = await _first_message(reader)
+            wire.caller = caller_of(greeting)
+            self._wires.add(wire)
+            self._set(wire)
             await wire.open.wait()
             there, back = await asyncio.open_connection(
                 "127.0.0.1", member_port, limit=READ_BYTES_MAX
             )
-        except OSError:
+        except (OSError, asyncio.IncompleteReadError):
             self._wires.discard(wire)
             writer.transport.abort()
             return
+        back.write(greeting)
         ways = [
             asyncio.ensure_future(_pump(wire, reader, back)),
             asyncio.ensure_future(_pump(wire, there, writer)),
@@ -129,6 +120,17 @@ class Switchboard:
         for end in (writer, back):
             end.transport.abort()
         self._wires.discard(wire)
+
+
+async def _first_message(reader: asyncio.StreamReader) -> bytes:
+    """Read it whole; of one that is too long to be a greeting, the header.
+
+    Raises:
+        IncompleteReadError: the other end hung up.
+    """
+    header = await reader.readexactly(HEADER_BYTES)
+    left = length_of(header) - HEADER_BYTES
+    return header + (await reader.readexactly(left) if 0 < left <= MESSAGE_BYTES_MAX else b"")
 
 
 async def _pump(wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -143,7 +145,6 @@ async def _pump(wire: Wire, reader: asyncio.StreamReader, writer: asyncio.Stream
 
 async def main() -> None:
     board = Switchboard()
-    watching = asyncio.ensure_future(board.watch())
     commands = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
@@ -152,15 +153,15 @@ async def main() -> None:
         match command["do"]:
             case "listen":
                 await board.listen(command["member"], command["port"], command["member_port"])
-            case "pid":
-                board.pids[command["member"]] = command["pid"]
             case "cut":
-                board.cut(set(command["members"]), clients_too=command["clients_too"])
+                board.cut(
+                    set(command["members"]),
+                    clients_too=command["clients_too"],
+                    with_them=set(command["with_them"]),
+                )
             case other:
                 raise ValueError(other)
         print("ok", flush=True)
-        if watching.done():
-            watching.result()
     # At once: the connections that are left have nobody to be closed for.
     os._exit(0)
 

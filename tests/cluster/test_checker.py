@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from dispatch.lease import LeaseRules
-from tests.cluster.checker import Snapshot, check
+from tests.cluster.checker import check
+from tests.cluster.snapshot import Retention, Snapshot
 from tests.cluster.wire import expected_of
 from tests.faults import ledger
 
 RULES = LeaseRules(lease_ttl_s=6, max_attempts=5)
 AT = datetime(2030, 1, 1, tzinfo=UTC)
+LATER_S = 100
 CODE = "# a program\n"
 HANDED_OUT = {"tasks": [], "testdata_sha256": "5" * 64, "checker": "default"}
 
@@ -45,8 +47,26 @@ class World:
             "status": verdict["status"],
             "fence": 4,
             "job_id": "jb_1",
-            "result": dict(verdict),
+            "code_blob": "bs_code",
+            "result": {
+                **verdict,
+                "job_id": "jb_1",
+                "fence": 4,
+                "judged_at": AT + timedelta(seconds=9),
+                "outputs_blob": "bs_outputs",
+            },
             "counted": dict(verdict),
+        }
+        self.blobs = {"bs_code", "bs_outputs", "bs_preview"}
+        self.rejudge: dict[str, Any] = {"_id": "rj_1", "state": "applied", "held": False}
+        self.item: dict[str, Any] = {
+            "_id": "rj_1/s1",
+            "rejudge": "rj_1",
+            "submission": "s1",
+            "state": "done",
+            "after": dict(verdict),
+            "decided": "applied",
+            "result": {"outputs_blob": "bs_preview"},
         }
         self.job: dict[str, Any] = {
             "_id": "s1",
@@ -92,6 +112,15 @@ class World:
             self.noted("leased", runner="r2", job="jb_1", token="t2"),
             self.noted("complete", runner="r2", job="jb_1", token="t2", status=204),
             self.noted("complete", runner="r1", job="jb_1", token="t1", status=409),
+            {
+                "at": 9.0,
+                "kind": "last_edit",
+                "homework": "hw",
+                "status": 200,
+                "penalty": self.homework["penalty"],
+                "students": ["ada"],
+                "problem_ids": [1],
+            },
         ]
         self.submissions, self.jobs = [self.submission], [self.job]
 
@@ -99,15 +128,20 @@ class World:
     def noted(kind: str, **fields: Any) -> dict[str, Any]:
         return {"at": 0.0, "kind": kind, "submission": "s1", **fields}
 
-    def findings(self) -> set[str]:
+    def findings(self, retention: Retention | None = None) -> set[str]:
         snapshot = Snapshot(
             submissions=self.submissions,
             jobs=self.jobs,
             users=[self.user],
             homeworks=[self.homework],
             student_status=[self.status],
+            rejudges=[self.rejudge],
+            rejudge_items=[self.item],
+            blobs=self.blobs,
+            at=AT.timestamp() + LATER_S,
         )
-        return {finding.name for finding in check(self.diary, copy.deepcopy(snapshot), RULES)}
+        found = check(self.diary, copy.deepcopy(snapshot), RULES, retention)
+        return {finding.name for finding in found}
 
 
 def test_nothing_is_found_in_a_healthy_world() -> None:
@@ -187,6 +221,75 @@ def leave_a_submission_without_a_job(world: World) -> None:
     world.jobs, world.diary = [], world.diary[:3]
 
 
+def leave_it_pending_though_nobody_was_told(world: World) -> None:
+    world.submission["status"] = -1
+    world.diary = []
+
+
+def leave_a_job_without_a_submission(world: World) -> None:
+    world.submissions, world.diary = [], []
+
+
+def land_under_another_fence(world: World) -> None:
+    world.submission["fence"] = 3
+
+
+def show_the_verdict_of_another_job(world: World) -> None:
+    world.submission["result"]["job_id"] = "jb_0"
+
+
+def lose_the_code(world: World) -> None:
+    world.blobs.discard("bs_code")
+
+
+def lose_the_outputs(world: World) -> None:
+    world.blobs.discard("bs_outputs")
+
+
+def lose_the_outputs_of_a_preview(world: World) -> None:
+    world.blobs.discard("bs_preview")
+
+
+def let_a_rejudge_never_end(world: World) -> None:
+    world.rejudge["state"] = "running"
+
+
+def leave_a_rejudge_held(world: World) -> None:
+    world.rejudge["held"] = True
+
+
+def leave_an_item_unsettled(world: World) -> None:
+    world.item["state"] = "queued"
+
+
+def leave_an_item_undecided(world: World) -> None:
+    world.item["decided"] = None
+
+
+def change_the_verdict_by_a_rejudge(world: World) -> None:
+    world.item["after"]["score"] += 1
+
+
+def leave_a_homework_to_recompute(world: World) -> None:
+    world.homework["recompute_due"] = True
+
+
+def leave_somebody_who_left(world: World) -> None:
+    world.homework["departed"] = ["bob"]
+
+
+def lose_the_last_edit(world: World) -> None:
+    world.diary[-1]["penalty"] = "score = 1"
+
+
+def answer_no_last_edit(world: World) -> None:
+    world.diary[-1]["status"] = 503
+
+
+def keep_a_standing_of_one_who_left(world: World) -> None:
+    world.homework["students"] = world.diary[-1]["students"] = []
+
+
 def answer_500(world: World) -> None:
     world.diary.append({"at": 0.0, "kind": "bug", "request": "GET queue", "status": 500})
 
@@ -199,13 +302,32 @@ PLANTED: dict[str, list[Callable[[World], None]]] = {
         count_something_else,
         land_a_judge_error,
         show_another_verdict,
+        change_the_verdict_by_a_rejudge,
     ],
     "taken_twice": [take_it_in_twice, take_the_other_program_in],
     "leased_twice": [give_one_lease_to_two, reclaim_before_the_time],
     "lost_completion": [forget_a_completion, forget_a_completed_job],
-    "wrong_totals": [count_twice, keep_an_old_standing],
-    "broken_invariant": [raise_the_submissions_fence, skip_an_edge],
-    "left_over": [leave_a_mark_due, leave_a_submission_without_a_job],
+    "wrong_totals": [count_twice, keep_an_old_standing, keep_a_standing_of_one_who_left],
+    "broken_invariant": [
+        raise_the_submissions_fence,
+        skip_an_edge,
+        land_under_another_fence,
+        show_the_verdict_of_another_job,
+    ],
+    "left_over": [
+        leave_a_mark_due,
+        leave_a_submission_without_a_job,
+        leave_it_pending_though_nobody_was_told,
+        leave_a_job_without_a_submission,
+        let_a_rejudge_never_end,
+        leave_a_rejudge_held,
+        leave_an_item_unsettled,
+        leave_an_item_undecided,
+        leave_a_homework_to_recompute,
+        leave_somebody_who_left,
+    ],
+    "lost_blob": [lose_the_code, lose_the_outputs, lose_the_outputs_of_a_preview],
+    "lost_edit": [lose_the_last_edit, answer_no_last_edit],
     "bug": [answer_500],
 }
 
@@ -219,3 +341,49 @@ def test_a_planted_fault_is_named(name: str, plant: Callable[[World], None]) -> 
     world = World()
     plant(world)
     assert name in world.findings()
+
+
+def retire_the_job(world: World) -> None:
+    """It was done at second 9, and its end was acknowledged then."""
+    world.jobs = []
+    for noted in world.diary:
+        noted["at"] = AT.timestamp() + 9
+
+
+def retire_and_rejudge(world: World) -> None:
+    """Under a new job, which knows of none before it."""
+    retire_the_job(world)
+    world.job.update(
+        job_id="jb_9",
+        fence=6,
+        attempts=1,
+        lease_token="t9",
+        history=[
+            entry(60, "enqueue", 5, 0) | {"job_id": "jb_9"},
+            entry(61, "claim", 6, 1, runner_id="r2") | {"job_id": "jb_9"},
+            entry(62, "complete_begins", 7, 1, runner_id="r2") | {"job_id": "jb_9"},
+            entry(62, "complete_ends", 7, 1, runner_id="r2") | {"job_id": "jb_9"},
+        ],
+    )
+    world.job["fence"] = world.submission["fence"] = 7
+    world.submission["result"].update(job_id="jb_9", fence=7)
+    world.jobs = [world.job]
+
+
+@pytest.mark.parametrize("plant", [retire_the_job, retire_and_rejudge])
+@pytest.mark.parametrize(
+    ("retention", "may_be"),
+    [
+        (Retention(after_s=20, last_digits="1"), True),
+        (Retention(after_s=95, last_digits="1"), False),
+        (Retention(after_s=20, last_digits="2"), False),
+        (None, False),
+    ],
+)
+def test_a_job_may_be_gone_when_it_was_done_long_ago(
+    plant: Callable[[World], None], retention: Retention | None, may_be: bool
+) -> None:
+    world = World()
+    plant(world)
+    unless = {"lost_completion"} if world.jobs else {"left_over", "lost_completion"}
+    assert world.findings(retention) == (set() if may_be else unless)

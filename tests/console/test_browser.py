@@ -32,7 +32,7 @@ HOSTILE = (
     f"</pre></bdi></td></table><script>{RUN}</script>",
 )
 HOSTILE_NAMES = tuple(text[:90].replace("/", "\u2215") for text in HOSTILE)
-PAGES = ("", "/queue", "/runners", "/submissions", "/judge-errors", "/homeworks")
+PAGES = ("", "/queue", "/runners", "/submissions", "/judge-errors", "/homeworks", "/check")
 
 
 @dataclass
@@ -193,6 +193,20 @@ def test_a_runner_is_revoked(judging: Judging, visit: Callable[..., Any]) -> Non
         expect(page.locator("main")).to_contain_text("The runner is revoked.")
         expect(page.locator("main")).not_to_contain_text(revoked["runner_id"])
     assert judging.as_runner("GET", "next-job").status_code == 401
+
+
+def test_a_check_runs_beside_it_and_says_what_it_found(
+    judging: Judging, visit: Callable[..., Any]
+) -> None:
+    judging.submit()
+    judging.judge()
+    with visit() as page:
+        go(page, "/check")
+        page.get_by_role("button", name="Check now").click()
+        expect(page.locator("main")).to_contain_text("The check has begun.")
+        # The server's own thread does it, and the page refreshes itself.
+        expect(page.locator("#last")).to_contain_text("amiss", timeout=PATIENCE_MS)
+        expect(page.locator("#last")).to_contain_text("jobs")
 
 
 def test_a_pause_shows_by_itself_and_is_ended_from_any_page(

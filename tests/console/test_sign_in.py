@@ -153,6 +153,8 @@ FORMS = (
     "/submissions/sn_1/rejudge",
     "/submissions/sn_1/front",
     "/submissions/sn_1/cancel",
+    "/check",
+    "/check/repair",
     "/rejudges",
     "/rejudges/rj_1/hold",
 )

@@ -91,6 +91,21 @@ class Race:
                 job, job_id=new_job_id(), priority=5, rejudge_id=None, now=now
             ),
             "cancel": lambda: self.store.cancel(job, only_from=None, note="a test", now=now),
+            "repair": lambda: self.store.repair(
+                {
+                    "_id": job.submission_id,
+                    "job_id": job.job_id,
+                    "state": job.state.value,
+                    "fence": job.fence,
+                },
+                job_id=new_job_id(),
+                problem_id=1,
+                language=0,
+                fence=job.fence + 2,
+                preview=False,
+                now=now,
+                note="a test",
+            ),
             "move_to_front": lambda: self.store.move_to_front(job, priority=7, now=now),
         }
         return edges[edge]()

@@ -279,6 +279,7 @@ def test_the_queue_is_shown(service: Service, run: Callable[..., str]) -> None:
         ],
         "oldest_pending_age_s": 7.0,
         "landed_per_min": nothing,
+        "unreadable": 0,
         "paused": None,
     }
     text = run("queue")

@@ -198,7 +198,7 @@ class Story:
         if submission is None:
             # The process died before its client was told anything: the client submits again.
             self.submit(self.bench, self.whole)
-        elif self.whole.jobs.without_job(["s1"]):
+        elif self.whole.jobs.get("s1") is None:
             self.enqueue(self.whole, submission["job_id"])
 
 

@@ -16,7 +16,7 @@ from pymongo import MongoClient
 from dispatch.records import Job
 from dispatch.states import EDGES, State
 from tests.contract.race import A, B, Race
-from tests.stateful.bench import RULES, Bench
+from tests.stateful.bench import HANDED_OUT, RULES, Bench
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +125,24 @@ move_to_front    | -                                     | claim
 move_to_front    | -                                     | claim, drain
 move_to_front    | -                                     | rejudge_pending
 move_to_front    | -                                     | cancel
+repair           | -                                     | claim
+repair           | -                                     | rejudge_pending
+repair           | -                                     | repair
+repair           | claim                                 | complete_begins
+repair           | claim                                 | drain
+repair           | claim                                 | lease over, reclaim by B
+repair           | claim, complete_begins                | complete_ends
+repair           | claim, complete_begins                | complete_restore
+repair           | claim, complete_begins, complete_ends | rejudge
+repair           | claim, complete_begins, complete_ends | repair
+claim by A       | -                                     | repair
+complete_begins  | claim                                 | repair
+complete_ends    | claim, complete_begins                | repair
+complete_restore | claim, complete_begins                | repair
+drain            | claim                                 | repair
+rejudge          | claim, complete_begins, complete_ends | repair
+cancel           | claim                                 | repair
+exhaust_ends     | used up, exhaust_begins               | repair
 """
 
 
@@ -302,7 +320,26 @@ def test_i4_replaced_ids_are_kept_for_a_while(race: Race) -> None:
         race.do("rejudge")
     known = [race.store.confirmed(job_id)[1] for job_id in replaced]
     assert known == [False] + [True] * 8
-    assert not race.store.was_replaced(race.job.job_id)
+    assert race.store.confirmed(race.job.job_id) == (race.job, False)
+
+
+@pytest.mark.parametrize("edge", ["claim", "reclaim"])
+def test_i5_a_claim_that_saw_other_attempts_is_refused(race: Race, edge: str) -> None:
+    """An abort moves them under the same fence; what was seen of it a failover may have undone."""
+    if edge == "reclaim":
+        race.do("claim")
+        race.do("lease over")
+    seen = replace(race.job, attempts=race.job.attempts + 1)
+    taken = getattr(race.store, edge)(
+        seen,
+        runner_id=B,
+        lease_token="another",
+        claim_id=None,
+        handed_out=HANDED_OUT,
+        now=race.now(),
+    )
+    assert taken is None
+    assert race.job.leased_by != B
 
 
 def test_i7_a_second_job_is_not_entered(race: Race) -> None:

@@ -12,7 +12,7 @@ from pymongo import MongoClient
 from pymongo.database import Database
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 
-from dispatch import books
+from dispatch import books, repair
 from dispatch.glance import glance
 from dispatch.lease import LeaseRules
 from dispatch.queue import Queue, open_queue
@@ -23,6 +23,9 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 DATABASE = "queue_of_ten_thousand"
 DONE, LEASED, PENDING, ORPHANS, EXHAUSTED = 8_000, 1_000, 980, 10, 10
 LIMIT = 32
+GIVEN_UP = 2
+WAITS_FROM = NOW + timedelta(seconds=DONE + LEASED + 500)
+"""When the middle of the line came in."""
 PLANNING_KEYS = 40
 """Seeks, and a first work of each of the index ranges that are merged."""
 
@@ -116,6 +119,8 @@ def _jobs() -> Iterator[dict[str, Any]]:
             if number % 100 == 0:
                 made["replaced_ids"] = [f"jb_old{number}"]
                 made["mark_due"] = 1
+            if number > 10_000 - GIVEN_UP:
+                made["given_up_at"] = NOW
             yield made
 
 
@@ -148,12 +153,30 @@ READS: dict[str, tuple[Callable[[Queue], Any], int]] = {
     "by job id": (lambda q: q.jobs.by_job_id("jb_9000"), 1),
     "by claim id": (lambda q: q.jobs.by_claim_id("rn_7", "c8007"), 1),
     "by an unknown claim id": (lambda q: q.jobs.by_claim_id("rn_7", "c1"), 0),
-    "replaced": (lambda q: q.jobs.was_replaced("jb_old100"), 1),
+    "confirmed": (lambda q: q.jobs.confirmed("jb_9000"), 1),
     "marks due": (lambda q: q.jobs.marks_due(LIMIT), LIMIT),
     "of a submission": (lambda q: q.jobs.get("s17"), 1),
-    "without a job": (lambda q: q.jobs.without_job(["s1", "s2", "none"]), 3),
+    "compared": (lambda q: repair.compare(q, ["s1", "s2", "no"], {}, now=lambda: NOW), 3),
+    "open: pending": (lambda q: repair.open_page(q, (0, None), LIMIT), LIMIT),
+    "open: further": (lambda q: repair.open_page(q, (0, WAITS_FROM), LIMIT), LIMIT),
+    "open: leased": (lambda q: repair.open_page(q, (1, None), LIMIT), LIMIT),
+    "open: leased, further": (lambda q: repair.open_page(q, (1, NOW), LIMIT), LIMIT),
+    "open: landing": (lambda q: repair.open_page(q, (2, None), LIMIT), EXHAUSTED),
+    "given up": (lambda q: repair.given_up(q, LIMIT), GIVEN_UP),
     "last judged": (lambda q: q.jobs.last_judged_at("rn_7", NOW, besides=["jb_1"]), 10),
 }
+
+
+def test_whether_an_id_was_replaced_is_looked_up_twice_on_an_index(full: TenThousand) -> None:
+    """By the ids of jobs, and then by those that they replaced."""
+    full.listener.sent.clear()
+    assert full.queue.jobs.confirmed("jb_old100") == (None, True)
+    by_id, by_replaced = [command["filter"] for command in full.listener.sent]
+    for filter_ in (by_id, by_replaced):
+        asked = full.queue.jobs.jobs.find(filter_, limit=1)
+        work = full.work(lambda asked=asked: list(asked))
+        assert "COLLSCAN" not in work.stages
+        assert work.keys <= 1
 
 
 @pytest.mark.parametrize("name", READS)
@@ -265,6 +288,19 @@ def _execution(explained: dict[str, Any]) -> dict[str, Any]:
         return whole
     first: dict[str, Any] = explained["stages"][0]["$cursor"]["executionStats"]
     return first
+
+
+def test_those_given_up_are_counted_in_their_index(full: TenThousand) -> None:
+    full.listener.sent.clear()
+    assert repair.count_given_up(full.queue) == GIVEN_UP
+    (command,) = full.listener.sent
+    explained = full.database.command(
+        "explain",
+        {"aggregate": "jobs", "pipeline": command["pipeline"], "cursor": {}},
+        verbosity="executionStats",
+    )
+    assert "COLLSCAN" not in str(explained)
+    assert _execution(explained)["totalDocsExamined"] <= GIVEN_UP
 
 
 def test_every_index_is_there_once_however_often_made(full: TenThousand) -> None:

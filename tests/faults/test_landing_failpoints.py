@@ -7,6 +7,7 @@ absorb.
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -71,7 +72,9 @@ class Striker(Cable):
         if self.strike is None or number != self.at or (retried and not self.strike.retry_too):
             return
         self.retryable = "txnNumber" in event.command
-        self._admin.admin.command(
+        # Another client's, so not within the session that the landing is bound to.
+        contextvars.Context().run(
+            self._admin.admin.command,
             "configureFailPoint",
             "failCommand",
             mode={"times": 1},

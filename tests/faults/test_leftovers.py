@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mongo import landing, recompute, storage, submission, sweep
+from mongo import landing, recompute, storage, stranded, submission, sweep
+from mongo.stranded import Stranded
 from mongo.sweep import BLOB_GRACE, Sweeper
 from tests.digest import blob_names, digest
 from tests.factories import Service
@@ -116,13 +117,13 @@ def test_i8_the_sweep_leaves_those_alone_that_have_a_job(course: Service) -> Non
 def test_i8_the_sweep_comes_by_all_who_wait_a_few_at_a_time(
     course: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep, "WAITING_MAX", 2)
+    monkeypatch.setattr(stranded, "WAITING_MAX", 2)
     for number in range(7):
         course.submit("ada", 1, f"sn_{number}")
     lost = ["sn_1", "sn_4", "sn_6"]
     course.database["jobs"].delete_many({"_id": {"$in": lost}})
-    sweeper = Sweeper(course.services.judge._queue)  # type: ignore[attr-defined]
-    found = [sweeper.enqueue_missing() for _ in range(5)]
+    walk = Stranded(course.services.judge._queue)  # type: ignore[attr-defined]
+    found = [walk.right_waiting() for _ in range(5)]
     assert sum(found) == 3
     assert max(found) <= 2
     assert course.database["jobs"].count_documents({}) == 7
@@ -166,7 +167,7 @@ def test_i8_outputs_that_nothing_refers_to_are_dropped(
 def test_young_blobs_are_left_alone(course: Service) -> None:
     """One may belong to a write that is still under way."""
     storage.put(b"x", name="code/sn_1")
-    sweeper = Sweeper(course.services.judge._queue)  # type: ignore[attr-defined]
+    sweeper = Sweeper()
     now = datetime.now(UTC)
     assert sweeper.drop_blobs(now=now + BLOB_GRACE - timedelta(minutes=5)) == 0
     assert "code/sn_1" in blob_names(course.database)
@@ -184,7 +185,7 @@ def test_the_sweep_of_blobs_comes_by_all_and_drops_no_other(
     for number in range(5):
         storage.put(b"x", name=f"code/sn_{number}")
         storage.put(b"x", name=f"outputs/gone_{number}")
-    sweeper = Sweeper(course.services.judge._queue)  # type: ignore[attr-defined]
+    sweeper = Sweeper()
     dropped = sum(sweeper.drop_blobs(now=course.clock()) for _ in range(30))
     assert blob_names(course.database) == kept
     assert dropped == 10
@@ -197,7 +198,7 @@ def test_blobs_of_one_name_on_two_pages_are_all_come_by(
     orphaned_outputs(course, monkeypatch)
     storage.put(b"x", name="outputs/sn_1")
     monkeypatch.setattr(sweep, "BLOBS_MAX", limit)
-    sweeper = Sweeper(course.services.judge._queue)  # type: ignore[attr-defined]
+    sweeper = Sweeper()
     for _ in range(8):
         sweeper.drop_blobs(now=course.clock())
     assert blob_names(course.database).count("outputs/sn_1") == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pymongo.collection
 import pytest
 
-from mongo import check
+from mongo import check, rejudge_items, rejudging
 from mongo.rejudging import WORK_LEASE
 from tests.factories import Runner, Service
 
@@ -166,3 +166,31 @@ def test_i8_killed_while_it_cancels(course: Service, runner: Runner) -> None:
         check_converged(course)
         rejudge_id = cancelled()
     assert deaths > 10
+
+
+@pytest.mark.parametrize("judged", ["before it goes on", "after it has gone on"])
+def test_i8_a_preview_that_forgot_what_stood_is_applied_all_the_same(
+    course: Service, runner: Runner, monkeypatch: pytest.MonkeyPatch, judged: str
+) -> None:
+    """Collected before its first verdict, and killed between its job and the note of what stood."""
+    course.submit("ada", 1, "s4")
+    rejudge_id = start(course, "preview")
+    assert rejudging.advance(queue=course.services.maintain._domain_queue, now=course.clock)
+    course.judge(runner, "s4", "AC")
+    with monkeypatch.context() as patch:
+        patch.setattr(rejudge_items, "queued", _killed)
+        go_on(course)
+    if judged == "before it goes on":
+        assert judge_all(course, runner) == 4
+    go_on(course)
+    judge_all(course, runner)
+    go_on(course)
+    course.services.judge.apply_rejudge(rejudge_id)
+    go_on(course)
+    assert course.services.judge.view_rejudge(rejudge_id)["state"] == "applied"
+    assert {course.view(one)["verdict"] for one in (*SUBMISSIONS, "s4")} == {"WA"}
+    check_converged(course)
+
+
+def _killed(*_: Any, **__: Any) -> None:
+    raise ConnectionError("the process is gone")

@@ -12,7 +12,7 @@ import pytest
 from runner.cgroup import Hierarchy, find_hierarchy
 from runner.executor import Executor
 from runner.isolation import Bubblewrap, Isolation, Slot, Unsafe, release_slots, reserve_slots
-from runner.syscalls import syscall_filter
+from runner.syscalls import syscall_filters
 from runner.workspace import WorkRoot
 from tests.runner.support import Bench
 
@@ -69,14 +69,14 @@ def _needs_bubblewrap() -> None:
 def bench(hierarchy, work_root, slot, tmp_path) -> Bench:
     """Isolation as in production: bubblewrap, and control groups where there are any."""
     _needs_bubblewrap()
-    return _bench(Bubblewrap(syscall_filter()), hierarchy, work_root, slot, tmp_path)
+    return _bench(Bubblewrap(syscall_filters()), hierarchy, work_root, slot, tmp_path)
 
 
 @pytest.fixture
 def bench_without_groups(work_root, slot, tmp_path) -> Bench:
     """Bubblewrap on a machine that gives no control groups."""
     _needs_bubblewrap()
-    return _bench(Bubblewrap(syscall_filter()), None, work_root, slot, tmp_path)
+    return _bench(Bubblewrap(syscall_filters()), None, work_root, slot, tmp_path)
 
 
 @pytest.fixture

@@ -60,6 +60,7 @@ AT_RUN_TIME = (
     attack("runs_from_its_parent.c", AC, WA, TLE),
     attack("counts_its_processes.py", AC, memory_mib=512, time_ms=2000),
     attack("burns_time_in_children.c", TLE),
+    attack("has_children_that_nobody_waits_for.c", TLE),
     attack("burns_time_in_threads.cpp", TLE),
     attack("sleeps_for_ever.py", TLE),
     attack("sleeps_for_ever.c", TLE),
@@ -83,6 +84,9 @@ AT_RUN_TIME = (
     attack("recurses_for_ever.c", MLE, RE, time_ms=2000),
     attack("populates_memory.c", MLE, time_ms=2000),
     attack("fills_pipes.c", MLE, TLE),
+    attack("fills_message_queues.c", AC, MLE, time_ms=2000),
+    attack("fills_sockets.c", AC, MLE, time_ms=2000),
+    attack("rises_above_its_limit_for_a_moment.c", MLE, time_ms=2000),
     # Files.
     attack("writes_anywhere.py", AC, time_ms=2000),
     attack("fills_tmp.py", AC, memory_mib=512, time_ms=2000),
@@ -130,16 +134,26 @@ AT_COMPILE_TIME = (
     attack("compile/a_huge_constant.py", MLE, RE, time_ms=2000),
 )
 
-# Where memory is only sampled and each process bounded: what an rlimit ends may be an RE, and
-# what /tmp holds is not counted.
+# Where memory is only sampled and each process bounded: what an rlimit ends may be an RE, and so is
+# a child, or a socket, that is refused.
 WITHOUT_GROUPS = (
-    attack("forks_for_ever.c", TLE, MLE),
-    attack("counts_its_processes.py", AC, memory_mib=512, time_ms=2000),
-    attack("leaves_a_daemon.c", AC, TLE),
+    attack("forks_for_ever.c", RE, TLE, MLE),
+    attack("forks_for_ever.py", RE, TLE, MLE, time_ms=2000),
+    attack("starts_threads_for_ever.cpp", RE, TLE, MLE),
+    attack("burns_time_in_children.c", RE, TLE),
+    attack("burns_time_in_threads.cpp", TLE),
+    attack("has_children_that_nobody_waits_for.c", RE, TLE),
+    attack("leaves_a_daemon.c", AC, RE, TLE),
+    attack("leaves_a_daemon.py", AC, RE, TLE, time_ms=2000),
+    attack("opens_sockets.c", AC),
     attack("allocates_for_ever.c", MLE, time_ms=2000),
-    attack("allocates_in_a_child.py", MLE, time_ms=2000),
-    attack("allocates_in_many_children.c", MLE, time_ms=2000),
+    attack("allocates_in_a_child.py", MLE, RE, time_ms=2000),
+    attack("allocates_in_many_children.c", MLE, RE, time_ms=2000),
     attack("allocates_shared_memory.c", RE, time_ms=2000),
+    attack("fills_message_queues.c", AC, time_ms=2000),
+    attack("fills_sockets.c", AC, time_ms=2000),
+    attack("fills_pipes.c", AC, RE, MLE, TLE),
+    attack("rises_above_its_limit_for_a_moment.c", MLE, time_ms=2000),
     attack("one_huge_global.c", MLE, RE, time_ms=2000),
     attack("populates_memory.c", MLE, time_ms=2000),
     attack("fills_tmp.py", AC, memory_mib=512, time_ms=2000),

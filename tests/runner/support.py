@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.executor import Executor, compile_error_report, judge_cases
+from runner.executor import Executor, judge_cases
 from runner.isolation import Slot
 from runner.languages import TOOLCHAINS
+from runner.reports import compile_error_report
 from runner.testdata import TestData
 from runner.wire import CaseReport, TaskLimits
 
@@ -77,7 +78,7 @@ class Bench:
         ):
             error = program.compile(should_stop)
             if error is not None:
-                return compile_error_report(error, tasks)[0]
+                return compile_error_report(error.message, tasks)[0]
             return judge_cases(program, tasks, data, should_stop)[0]
 
     def one(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -26,7 +27,8 @@ from runner.client import (
     Unavailable,
     UnreadableOffer,
 )
-from runner.wire import Verdict
+from runner.identity import Former
+from runner.wire import Verdict, tasks_to_wire
 
 TOKEN = "rk_very-secret"
 CONFIG = {"heartbeat_interval_sec": 15, "poll_interval_sec": 3, "max_concurrent_jobs": 8}
@@ -115,6 +117,35 @@ def test_register():
     assert registered.config.poll_interval_s == 3
     assert registered.config.max_concurrent_jobs == 8
     assert TOKEN not in repr(registered)
+
+
+def test_register_as_the_successor_of_a_crashed_runner():
+    bodies = []
+
+    def handle(request):
+        bodies.append(json.loads(request.content))
+        return httpx.Response(201, json=IDENTITY)
+
+    client = RunnerClient("http://service", transport=httpx.MockTransport(handle))
+    former = Former(runner_id="rn_0", token="rk_old-secret")
+    client.register("secret", "name", replaces=former)
+    assert bodies[0]["replaces"] == {"runner_id": "rn_0", "token": "rk_old-secret"}
+    assert "rk_old-secret" not in repr(former)
+
+
+def test_heartbeat_with_other_languages():
+    script = Script(httpx.Response(204))
+    script.client().heartbeat([], languages=[1])
+    script.client().heartbeat([], languages=[])
+    assert [body["languages"] for body in script.bodies()] == [[1], []]
+
+
+def test_a_case_says_how_often_it_ran_only_if_more_than_once():
+    (((once,),), ((twice,),)) = (
+        tasks_to_wire([[replace(RESULT[0][0], runs=runs)]]) for runs in (1, 2)
+    )
+    assert "runs" not in once
+    assert twice["runs"] == 2
 
 
 @pytest.mark.parametrize("status", [400, 401, 403])

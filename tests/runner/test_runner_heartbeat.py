@@ -28,11 +28,14 @@ class Scene:
         self.identity_lost = 0
         self.drained = 0
         self.active = ["jb_1"]
+        self.languages = [0, 1]
+        self.languages_sent: list[list[int] | None] = []
 
-    def heartbeat(self, job_ids, *, timeout_s):
+    def heartbeat(self, job_ids, *, languages, timeout_s):
         """Stand in for the client."""
         self.sent_at.append(self.now_s)
         self.listed.append(list(job_ids))
+        self.languages_sent.append(languages)
         self.timeouts.append(timeout_s)
         self.now_s += self.takes_s
         answer = self.answers.pop(0)
@@ -58,6 +61,8 @@ class Scene:
             on_lost=self.lost.append,
             on_drain=self._on_drain,
             on_identity_lost=self._on_identity_lost,
+            languages=lambda: self.languages,
+            languages_told=[0, 1],
             clock=lambda: self.now_s,
             wait=self._wait,
         ).run()
@@ -98,6 +103,20 @@ def test_lost_jobs_are_told():
     scene = Scene(OK, Beat(lost_job_ids=frozenset({"jb_1"}))).run()
     assert scene.lost == [frozenset({"jb_1"})]
     assert scene.listed == [["jb_1"], ["jb_1"]]
+
+
+def test_languages_are_told_when_they_changed_until_that_arrived():
+    scene = Scene(OK, AWAY, Unauthorized(), OK, OK)
+    real = scene.heartbeat
+
+    def heartbeat(job_ids, **more):
+        answer = real(job_ids, **more)
+        scene.languages = [1]
+        return answer
+
+    scene.heartbeat = heartbeat
+    scene.run()
+    assert scene.languages_sent == [None, [1], [1], [1], None]
 
 
 def test_being_asked_to_drain_is_told_once_and_the_beat_goes_on():

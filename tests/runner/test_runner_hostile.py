@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 import runner.executor
+import runner.program
 from runner.isolation import Bubblewrap, Slot
 from runner.languages import TOOLCHAINS, Toolchain
 from runner.process import JobStoppedError
@@ -143,7 +144,7 @@ def test_attacks_at_run_time(bench, targets, attack):
 
 @pytest.mark.parametrize("attack", AT_COMPILE_TIME, ids=lambda attack: attack.file)
 def test_attacks_at_compile_time(bench, monkeypatch, attack):
-    limits = replace(runner.executor.COMPILE_LIMITS, memory_kib=COMPILE_MEMORY_KIB)
+    limits = replace(runner.program.COMPILE_LIMITS, memory_kib=COMPILE_MEMORY_KIB)
     monkeypatch.setattr(runner.executor, "COMPILE_LIMITS", limits)
     monkeypatch.setenv("RUNNER_REGISTRATION_TOKEN", SECRET)
     shown = launch(bench, attack)
@@ -153,6 +154,36 @@ def test_attacks_at_compile_time(bench, monkeypatch, attack):
 @pytest.mark.parametrize("attack", WITHOUT_GROUPS, ids=lambda attack: attack.file)
 def test_attacks_where_nothing_counts_the_whole_tree(bench_without_groups, attack):
     launch(bench_without_groups, attack)
+
+
+def test_without_groups_a_program_has_threads_but_no_children(bench_without_groups):
+    report = bench_without_groups.one(
+        PYTHON,
+        """
+import os, threading
+threading.Thread(target=print, args=("a thread",)).start()
+try:
+    os.fork()
+except PermissionError:
+    print("no child")
+""",
+        time_ms=2000 * SLOWNESS,
+    )
+    assert report.stdout == "a thread\nno child\n"
+
+
+def test_without_groups_files_hold_no_more_than_a_mebibyte(bench_without_groups):
+    source = """
+size = 0
+try:
+    with open("/tmp/file", "wb", buffering=0) as file:
+        while True:
+            size += file.write(bytes(1 << 16))
+except OSError:
+    print(size)
+"""
+    report = bench_without_groups.one(PYTHON, source, time_ms=2000 * SLOWNESS)
+    assert 0 < int(report.stdout) <= 1 << 20
 
 
 def test_every_program_in_the_folder_is_run():

@@ -14,13 +14,13 @@ import httpx
 import pytest
 
 from runner.client import RunnerClient
+from runner.faults import MachineFaultError
 from runner.health import PAUSE_S_MAX, PAUSE_S_MIN, Health
 from runner.isolation import Slot
-from runner.jobrun import JobControl, JobRunner, Stop
+from runner.jobrun import CannotPrepareError, JobControl, JobRunner, Stop
 from runner.loop import Finish, Loop
 from runner.process import JobStoppedError
 from runner.testdata import TestDataCache
-from runner.wire import CaseReport, Verdict
 from tests.runner.fake_service import FakeService
 from tests.runner.support import sha256
 
@@ -47,6 +47,7 @@ class Scene:
     loop: Loop
     clock: Clock
     slept: list[float]
+    unsound: list[tuple[int, str]]
     finish: list[Finish] = field(default_factory=list)
 
     @contextmanager
@@ -79,11 +80,18 @@ def scene(bench, slot, tmp_path, monkeypatch) -> Scene:
     cache = TestDataCache(tmp_path / "cache")
     clock = Clock()
     health = Health(clock)
-    jobs = JobRunner(client=client, executor=bench.executor, cache=cache, health=health)
+    unsound: list[tuple[int, str]] = []
+    jobs = JobRunner(
+        client=client,
+        executor=bench.executor,
+        cache=cache,
+        health=health,
+        on_unsound=lambda language, reason: unsound.append((language, reason)),
+    )
     slots = [slot, Slot(index=1, uid=None if slot.uid is None else slot.uid + 1)]
     monkeypatch.setattr("runner.loop.SLOT_WAIT_S", 0.02)
     loop = Loop(client=client, jobs=jobs, slots=slots, health=health, poll_interval_s=0.02)
-    return Scene(service=service, loop=loop, clock=clock, slept=slept)
+    return Scene(service=service, loop=loop, clock=clock, slept=slept, unsound=unsound)
 
 
 def test_jobs_are_judged_and_reported(scene):
@@ -312,18 +320,22 @@ def test_what_cannot_be_had_makes_a_runner_pause(scene, fault):
         assert not scene.loop._health.well
 
 
-def test_a_case_that_the_runner_could_not_judge_makes_it_pause(scene, monkeypatch):
-    unjudged = CaseReport(
-        status=Verdict.JE, exit_code=0, stdout="", stderr="", exec_time_ms=0, memory_kib=0
-    )
-    monkeypatch.setattr(
-        "runner.jobrun.judge_cases",
-        lambda *_: [[unjudged]],
-    )
+@pytest.mark.parametrize("unsound", [True, False])
+def test_a_machines_fault_gives_the_job_back_and_makes_the_runner_pause(
+    scene, monkeypatch, logged, unsound
+):
+    def faulty(*args):
+        raise MachineFaultError("the disk is full", unsound=unsound)
+
+    monkeypatch.setattr("runner.jobrun.judge_cases", faulty)
     scene.service.add_job("jb_1", RIGHT, CASE)
     with scene.running():
-        scene.service.wait_for("complete")
+        (abort,) = scene.service.wait_for("abort")
         assert not scene.loop._health.well
+    assert abort["reason"] == "prep_failed"
+    assert scene.service.got("complete") == []
+    assert scene.unsound == [(2, "the disk is full")] * unsound
+    assert "the disk is full" in logged()
 
 
 @pytest.mark.parametrize("fault", [{"language": 7}, {"checker": "a custom one"}])
@@ -411,6 +423,73 @@ def test_the_same_job_again_replaces_its_earlier_lease(scene):
         (result,) = scene.service.wait_for("complete")
     assert result["lease_token"] == "lt_second"
     assert [[case["status"] for case in cases] for cases in result["tasks"]] == [["AC"]]
+
+
+def test_told_to_end_at_once_it_kills_and_gives_back(scene, logged):
+    scene.service.add_job("jb_1", SLEEP, time_ms=60_000)
+    with scene.running():
+        _until_started(scene, 1)
+        scene.loop.drain()
+        scene.loop.end_at_once()
+    (abort,) = scene.service.got("abort")
+    assert (abort["job_id"], abort["reason"]) == ("jb_1", "drain")
+    assert scene.finish == [Finish.AT_ONCE]
+    assert "jobs_left_behind" not in logged()
+
+
+def test_told_to_end_at_once_it_gives_back_what_hangs_in_a_download(scene, monkeypatch):
+    fetching, over = threading.Event(), threading.Event()
+
+    def hang(self, offer, toolchain):
+        fetching.set()
+        over.wait(30)
+        raise CannotPrepareError("too late")
+
+    monkeypatch.setattr(JobRunner, "_fetch_source", hang)
+    monkeypatch.setattr("runner.loop.GIVE_BACK_S_MAX", 0.05)
+    scene.service.add_job("jb_1", RIGHT, CASE)
+    with scene.running():
+        fetching.wait(30)
+        scene.loop.end_at_once()
+        (abort,) = scene.service.wait_for("abort")
+    over.set()
+    assert abort["reason"] == "drain"
+    assert scene.finish == [Finish.AT_ONCE]
+
+
+@dataclass
+class Proofs:
+    """Which languages are proven, as a test says."""
+
+    languages: list[int] = field(default_factory=list)
+    looks: int = 0
+
+    def prove_due(self, slot, should_stop) -> None:
+        self.looks += 1
+
+    def offered(self) -> list[int]:
+        return self.languages
+
+
+def test_a_runner_without_a_language_is_idle_until_it_has_one(scene):
+    proofs = Proofs()
+    scene.loop._soundness = proofs
+    scene.service.add_job("jb_1", RIGHT, CASE)
+    with scene.running():
+        _until(lambda: proofs.looks > 3)
+        assert scene.service.got("next-job") == []
+        proofs.languages = [2]
+        assert scene.reported() == {"jb_1": [["AC"]]}
+
+
+def test_a_job_in_a_withdrawn_language_goes_back(scene):
+    """The service may have handed it out before it knew."""
+    scene.loop._jobs._why_not = lambda language: "gcc is gone" if language == 2 else None
+    scene.service.add_job("jb_1", RIGHT, CASE)
+    with scene.running():
+        (abort,) = scene.service.wait_for("abort")
+    assert abort["reason"] == "prep_failed"
+    assert scene.service.got("complete") == []
 
 
 def _answers(*statuses: int) -> deque[int]:

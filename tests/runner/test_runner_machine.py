@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -36,22 +38,26 @@ def usage(cpu_ms: int = 0, memory_kib: int = 0, out_of_memory: bool = False) -> 
 
 
 @pytest.mark.parametrize(
-    ("used", "wall_ms", "end"),
+    ("used", "wall_ms", "waited_ms", "end"),
     [
-        (usage(cpu_ms=1000), 1000, None),
-        (usage(cpu_ms=1001), 1001, End.CPU),
-        (usage(cpu_ms=0), 3000, None),
-        (usage(cpu_ms=0), 3001, End.WALL),
-        (usage(cpu_ms=900), 3300, None),  # It shares the machine, it does not wait.
-        (usage(cpu_ms=800), 3300, End.WALL),
-        (usage(cpu_ms=1000), 4001, End.WALL),
-        (usage(memory_kib=65536 + 2048), 0, None),
-        (usage(memory_kib=65536 + 2049), 0, End.MEMORY),
-        (usage(out_of_memory=True), 0, End.MEMORY),
+        (usage(cpu_ms=1200), 1200, 0, None),  # It may be done in a moment: then it runs again.
+        (usage(cpu_ms=1201), 1201, 0, End.CPU),
+        (usage(cpu_ms=0), 3000, 0, None),
+        (usage(cpu_ms=0), 3001, 0, End.WALL),
+        (usage(cpu_ms=0), 3001, 1, None),  # Only time of its own counts.
+        (usage(cpu_ms=523), 5000, 4400, None),
+        (usage(cpu_ms=900), 3300, 0, None),  # It shares the machine, it does not wait.
+        (usage(cpu_ms=800), 3300, 0, End.WALL),
+        (usage(cpu_ms=1000), 4001, 0, End.WALL),
+        (usage(cpu_ms=100), 12000, 11900, None),
+        (usage(cpu_ms=100), 12001, 11900, End.BUSY),
+        (usage(memory_kib=65536), 0, 0, None),
+        (usage(memory_kib=65537), 0, 0, End.MEMORY),
+        (usage(out_of_memory=True), 0, 0, End.MEMORY),
     ],
 )
-def test_which_limit_is_broken(used, wall_ms, end):
-    assert ended_by(LIMITS, used, wall_ms) is end
+def test_which_limit_is_broken(used, wall_ms, waited_ms, end):
+    assert ended_by(LIMITS, used, wall_ms, waited_ms) is end
 
 
 def test_the_wall_is_twice_the_time_and_a_second():
@@ -182,9 +188,10 @@ def fake_version_2(folder: Path) -> tuple[str, str]:
     return f"none {folder} cgroup2 rw 0 0\n", "0::/service\n"
 
 
-def fill_version_2(group: Path, *, oom_kill: int = 0) -> None:
-    (group / "memory.peak").write_text(f"{50 << 20}\n")
-    (group / "memory.events").write_text(f"low 0\noom 1\noom_kill {oom_kill}\n")
+def fill_version_2(group: Path, *, oom: int = 0, oom_kill: int = 0) -> None:
+    (group / "memory.peak").write_text(f"{51 << 20}\n")
+    (group / "memory.current").write_text(f"{30 << 20}\n")
+    (group / "memory.events").write_text(f"low 0\noom {oom}\noom_kill {oom_kill}\n")
     (group / "memory.stat").write_text(f"anon 1\ninactive_file {8 << 20}\nactive_file {2 << 20}\n")
     (group / "cpu.stat").write_text("usage_usec 1234567\nuser_usec 1\n")
     (group / "cgroup.procs").write_text("")
@@ -217,8 +224,12 @@ def test_version_2_hands_controllers_down_and_limits(tmp_path, monkeypatch):
     assert (group / "memory.max").read_text() == str((65536 + 2048) * 1024)
     assert (group / "pids.max").read_text() == "68"
     assert account.sample(1) == Usage(cpu_ms=1234, memory_kib=40 * 1024, out_of_memory=False)
-    fill_version_2(group, oom_kill=1)
+    fill_version_2(group, oom=1, oom_kill=1)
     assert account.sample(1).out_of_memory
+    # The kernel ended one of it, but not because the group's own limit was reached.
+    fill_version_2(group, oom_kill=1)
+    assert not account.sample(1).out_of_memory
+    assert account.sample(1).killed_for_machine
 
 
 def test_version_2_that_cannot_be_delegated_is_none(tmp_path):
@@ -243,6 +254,20 @@ def test_proc_books_see_this_process():
     seen = account.sample(os.getpid())
     assert seen.memory_kib > 5_000
     assert seen.cpu_ms > 0
+
+
+def test_proc_books_see_a_peak_between_two_looks():
+    """Taken and given back before anybody looked."""
+    source = "x = bytearray(b'x') * (80 << 20); del x; print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", source], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        seen = ProcAccount().sample(process.pid)
+        above = ProcAccount(walls=1).sample(process.pid)
+        process.communicate(b"\n")
+    assert seen.memory_kib > 80 * 1024
+    assert above.memory_kib == 0  # It is all walls: no program is below it.
 
 
 # --- settings ---------------------------------------------------------------------------------

@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +75,12 @@ def start(service, tmp_path, bench) -> Iterator[Start]:
         yield start_one
         for process in started:
             process.kill()
-            process.communicate()
+            print(process.communicate()[1])
 
 
 def _passable(folder: Path) -> str:
     """Make a folder that programs' users can pass through, as they can through /tmp."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for parent in (folder, *folder.parents):
         if parent.owner() != "root" or parent.stat().st_mode & 0o7 < 0o5:
             parent.chmod(parent.stat().st_mode | 0o011)
@@ -107,7 +109,11 @@ def test_a_job_and_a_drain(start, service, tmp_path):
     for event in ("ready", "registered", "leased", "compiled", "judged", "completed", "finished"):
         assert event in events(log)
     assert service.got("register") == [
-        {"registration_token": REGISTRATION_TOKEN, "name": "runner-under-test"}
+        {
+            "registration_token": REGISTRATION_TOKEN,
+            "name": "runner-under-test",
+            "languages": [0, 1, 2],
+        }
     ]
     told = json.dumps(log)
     for secret in (TOKEN, REGISTRATION_TOKEN, SIGNATURE, "lt_of_"):
@@ -118,7 +124,7 @@ def test_a_job_and_a_drain(start, service, tmp_path):
 def test_one_asked_to_drain_finishes_what_runs_and_ends_with_0(start, service):
     service.add_job("jb_1", UNTIL_TOLD, CASE, time_ms=60_000)
     process = start(RUNNER_JOBS="2")
-    program = _wait_for_program(process)
+    program = _wait_for_program(process, service)
     service.drain = True
     service.wait_for("heartbeat", len(service.got("heartbeat")) + 2)
     service.add_job("jb_2", RIGHT, CASE)
@@ -135,7 +141,7 @@ def test_one_asked_to_drain_finishes_what_runs_and_ends_with_0(start, service):
 def test_a_running_job_finishes_under_heartbeats(start, service, number):
     service.add_job("jb_1", UNTIL_TOLD, CASE, time_ms=60_000)
     process = start()
-    program = _wait_for_program(process)
+    program = _wait_for_program(process, service)
     process.send_signal(number)
     beats = len(service.got("heartbeat"))
     service.wait_for("heartbeat", beats + 2)
@@ -149,10 +155,114 @@ def test_a_running_job_finishes_under_heartbeats(start, service, number):
     assert {"jb_1"} <= {job for beat in later for job in beat["active_job_ids"]}
 
 
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_at_once_with_its_jobs_given_back(start, service, second):
+    for name in ("jb_1", "jb_2"):
+        service.add_job(name, b"import time\ntime.sleep(60)", time_ms=60_000)
+    process = start(RUNNER_JOBS="2")
+    service.wait_for("next-job", 2)
+    program = _wait_for_program(process, service)
+    process.send_signal(signal.SIGTERM)
+    beats = len(service.got("heartbeat"))
+    service.wait_for("heartbeat", beats + 3)
+    assert process.poll() is None
+    started = time.monotonic()
+    process.send_signal(second)
+    code, log = end(process)
+    assert time.monotonic() - started < 10
+    assert code == 0
+    assert _gone(program)
+    aborts = {(abort["job_id"], abort["reason"]) for abort in service.got("abort")}
+    assert aborts == {("jb_1", "drain"), ("jb_2", "drain")}
+    assert service.got("complete") == []
+    assert "told_to_end_at_once" in events(log)
+
+
+def test_a_second_signal_waits_for_no_service(start, service):
+    """It is away while a result is resent."""
+    service.add_job("jb_1", RIGHT, CASE)
+    service.answers["complete"] = deque([503] * 99)
+    service.answers["abort"] = deque([503] * 99)
+    process = start()
+    service.wait_for("complete")
+    process.send_signal(signal.SIGTERM)
+    service.wait_for("complete", 2)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=15)  # All the resends would take longer.
+    assert process.returncode == 0
+
+
+def test_after_a_crash_it_says_who_it_was(start, service, tmp_path):
+    first = start()
+    service.wait_for("next-job")
+    (identity,) = (tmp_path / "cache").glob("identity-*")
+    assert identity.stat().st_mode & 0o777 == 0o600
+    # One that runs beside it in the same folder is somebody else.
+    second = start()
+    service.wait_for("register", 2)
+    first.kill()
+    first.wait()
+    third = start()
+    bodies = service.wait_for("register", 3)
+    former = {"runner_id": "rn_1", "token": TOKEN}
+    assert [body.get("replaces") for body in bodies] == [None, None, former]
+    for process in (second, third):
+        service.wait_for("next-job")
+        process.send_signal(signal.SIGTERM)
+        _, log = end(process)
+        assert TOKEN not in json.dumps(log)
+    assert all(path.read_bytes() == b"" for path in (tmp_path / "cache").glob("identity-*"))
+    # An orderly end leaves nothing to replace.
+    start()
+    assert "replaces" not in service.wait_for("register", 4)[3]
+
+
+@pytest.mark.parametrize("refusal", [400, 401])
+def test_a_service_that_takes_no_successor_gets_a_newcomer(start, service, tmp_path, refusal):
+    first = start()
+    service.wait_for("next-job")
+    first.kill()
+    first.wait()
+    service.answers["register"] = deque([refusal])
+    start()
+    _, former, newcomer = service.wait_for("register", 3)
+    assert "replaces" in former
+    assert "replaces" not in newcomer
+    service.wait_for("next-job", 2)
+
+
+def test_every_slot_has_a_core_of_its_own(start, service):
+    cores = sorted(os.sched_getaffinity(0))
+    asked = len(cores) + 1
+    for number in range(asked):
+        service.add_job(f"jb_{number}", b"import time\ntime.sleep(60)", time_ms=60_000)
+    process = start(RUNNER_JOBS=str(asked))
+    service.wait_for("next-job", len(cores))
+    programs = _programs(process, len(cores))
+    assert sorted(tuple(os.sched_getaffinity(program.pid)) for program in programs) == [
+        (core,) for core in cores
+    ]
+    # One more than there are cores is not there at all.
+    assert len(service.offers) == 1
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    _, log = end(process)
+    assert "fewer_slots_than_asked" in events(log)
+
+
+def test_cores_are_shared_where_a_setting_says_so(start, service):
+    asked = len(os.sched_getaffinity(0)) + 1
+    for number in range(asked):
+        service.add_job(f"jb_{number}", b"import time\ntime.sleep(60)", time_ms=60_000)
+    process = start(RUNNER_JOBS=str(asked), RUNNER_SHARE_CORES="true")
+    service.wait_for("next-job", asked)
+    assert len(_programs(process, asked)) == asked
+
+
 def test_two_unauthorized_heartbeats_end_it_and_its_programs(start, service):
     service.add_job("jb_1", b"import time\ntime.sleep(60)", time_ms=60_000)
     process = start()
-    program = _wait_for_program(process)
+    program = _wait_for_program(process, service)
     service.answers["heartbeat"] = deque([401] * 9)
     code, log = end(process)
     assert code == 5
@@ -176,7 +286,7 @@ def test_a_lost_identity_ends_the_resending_too(start, service):
 def test_a_killed_runner_leaves_no_program(start, service, options):
     service.add_job("jb_1", b"import time\ntime.sleep(60)", time_ms=60_000)
     process = start(*options)
-    program = _wait_for_program(process)
+    program = _wait_for_program(process, service)
     process.kill()
     assert _gone(program)
 
@@ -184,7 +294,7 @@ def test_a_killed_runner_leaves_no_program(start, service, options):
 def test_lost_jobs_are_stopped(start, service):
     service.add_job("jb_1", b"import time\ntime.sleep(60)", time_ms=60_000)
     process = start()
-    program = _wait_for_program(process)
+    program = _wait_for_program(process, service)
     service.lost.add("jb_1")
     assert _gone(program)
     process.send_signal(signal.SIGTERM)
@@ -261,8 +371,9 @@ def test_without_bubblewrap_it_runs_nothing_unless_told(start, service, tmp_path
     assert sum("WITHOUT ISOLATION" in event for event in events(log)) == 1
 
 
-def _wait_for_program(process: subprocess.Popen[str]) -> psutil.Process:
+def _wait_for_program(process: subprocess.Popen[str], service: FakeService) -> psutil.Process:
     """Wait until a submission's Python program runs below the runner."""
+    service.wait_for("next-job")  # Before that the runner tries known programs.
     runner = psutil.Process(process.pid)
     for _ in range(3000):
         for child in runner.children(recursive=True):
@@ -273,6 +384,21 @@ def _wait_for_program(process: subprocess.Popen[str]) -> psutil.Process:
                 continue
         psutil.wait_procs([runner], timeout=0.01)
     raise AssertionError("no program was started")
+
+
+def _programs(process: subprocess.Popen[str], count: int) -> list[psutil.Process]:
+    """Wait until so many submissions' Python programs run below the runner."""
+    runner = psutil.Process(process.pid)
+    for _ in range(3000):
+        found = []
+        for child in runner.children(recursive=True):
+            with suppress(psutil.Error):
+                if child.cmdline()[:2] == ["python3", "-B"]:
+                    found.append(child)
+        if len(found) == count:
+            return found
+        psutil.wait_procs([runner], timeout=0.01)
+    raise AssertionError("not so many programs were started")
 
 
 def _tell(program: psutil.Process) -> None:

@@ -10,8 +10,11 @@ import pytest
 
 import runner.__main__
 from runner import syscalls
+from runner.__main__ import Unsafety
 from runner.isolation import Bubblewrap, IsolationError, Unsafe
-from runner.syscalls import FilterError, syscall_filter
+from runner.syscalls import FilterError, Filters, syscall_filter
+
+SAFE = Unsafety(no_isolation=False, limits=False)
 
 
 @pytest.fixture(autouse=True)
@@ -50,17 +53,33 @@ def test_a_runner_without_the_filter_says_so_loudly(monkeypatch, logged):
     def fail() -> bytes:
         raise FilterError("libseccomp is missing or too old")
 
-    monkeypatch.setattr(runner.__main__, "syscall_filter", fail)
-    isolation = runner.__main__._isolation(False)
+    monkeypatch.setattr(runner.__main__, "syscall_filters", fail)
+    isolation = runner.__main__._isolation(SAFE, groups=True)
     assert isinstance(isolation, Bubblewrap)
-    assert isolation.syscall_filter == b""
+    assert isolation.filters == Filters()
     assert "SYSTEM CALLS ARE NOT FILTERED" in logged()
 
 
 def test_a_runner_with_the_filter_uses_it(logged):
-    isolation = runner.__main__._isolation(False)
-    assert isolation.syscall_filter == syscall_filter()
-    assert "FILTERED" not in logged()
+    isolation = runner.__main__._isolation(SAFE, groups=True)
+    assert isolation.filters.usual == syscall_filter()
+    assert isolation.filters.alone == syscall_filter(alone=True) != isolation.filters.usual
+    assert logged() == ""
+
+
+def test_where_limits_would_not_hold_nothing_runs_unless_told(monkeypatch, logged):
+    def fail() -> bytes:
+        raise FilterError("this kernel filters no system calls")
+
+    assert isinstance(runner.__main__._isolation(SAFE, groups=False), Bubblewrap)
+    assert "NO CONTROL GROUPS" in logged()
+    monkeypatch.setattr(runner.__main__, "syscall_filters", fail)
+    with pytest.raises(IsolationError, match="--unsafe-limits"):
+        runner.__main__._isolation(SAFE, groups=False)
+    logged()
+    unsafe = Unsafety(no_isolation=False, limits=True)
+    assert isinstance(runner.__main__._isolation(unsafe, groups=False), Bubblewrap)
+    assert "DO NOT HOLD" in logged()
 
 
 def test_without_bubblewrap_nothing_runs_unless_told(monkeypatch, logged):
@@ -69,6 +88,7 @@ def test_without_bubblewrap_nothing_runs_unless_told(monkeypatch, logged):
 
     monkeypatch.setattr("runner.isolation._tool", missing)
     with pytest.raises(IsolationError):
-        runner.__main__._isolation(False)
-    assert isinstance(runner.__main__._isolation(True), Unsafe)
+        runner.__main__._isolation(SAFE, groups=True)
+    unsafe = Unsafety(no_isolation=True, limits=False)
+    assert isinstance(runner.__main__._isolation(unsafe, groups=True), Unsafe)
     assert "UNSAFE" in logged()

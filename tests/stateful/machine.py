@@ -2,9 +2,9 @@
 
 Two runners, one submission and its landing in single steps (begin, result, counters, end), a
 crash possible between any two; one rejudge (its job, then its mark), taken back again where the
-search allows it (`cancels_left`); landings that raise; aborts;
-exhaustion at two attempts; deadlines that pass at any moment. Dropping a guard (`without`) shows
-what it is for.
+search allows it (`cancels_left`); landings that raise; aborts; exhaustion at two attempts;
+deadlines that pass at any moment; a failover of the database (`failovers`), and what an older
+version may have left (`repairing`). Dropping a guard (`without`) shows what it is for.
 
 Only the order of fences matters, so worlds are kept with fences numbered from 0, and a process
 that can change nothing any more is forgotten: that makes the worlds finitely many.
@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.stateful.failovers import Failovers
+from tests.stateful.guards import READERS
 from tests.stateful.world import (
-    GUARDS,
+    JOB,
     LANDINGS_MAX,
     MAX_ATTEMPTS,
     NONE,
@@ -27,30 +29,44 @@ from tests.stateful.world import (
     Move,
     World,
     breaks_by_writing,
+    is_due,
+    is_impossible,
     is_spent,
     number_fences,
 )
 
 
-class Machine:
-    """The table, with some guards dropped. `tokens`: whether runners send their lease token."""
+class Machine(Failovers):
+    """The table, with some guards dropped. `tokens`: whether runners send their lease token.
 
-    def __init__(self, without: frozenset[str] = frozenset(), *, tokens: bool = True) -> None:
-        if not without <= GUARDS.keys():
-            raise ValueError(f"no such guard: {without - GUARDS.keys()}")
-        self._without = without
+    `reader`: whose reads a failover meets, if there is one.
+    """
+
+    def __init__(
+        self,
+        without: frozenset[str] = frozenset(),
+        *,
+        tokens: bool = True,
+        reader: str = "",
+        landings_max: int = LANDINGS_MAX,
+    ) -> None:
+        if reader and reader not in READERS:
+            raise ValueError(f"no such reader: {reader}")
+        super().__init__(without)
+        self.reader = reader
         self._tokens = tokens
+        self._landings_max = landings_max
         # With tokens and owners checked, an older judging cannot act: no need to remember it.
         self._remember = not tokens or bool(
             without & {"complete_token", "complete_owner", "abort_owner"}
         )
 
-    def _has(self, guard: str) -> bool:
-        return guard not in self._without
-
     def compact(self, world: World) -> World:
         """Return what the world comes down to: one of finitely many."""
-        if world.submitting and world.state != "absent" and self._has("enqueue_if_absent"):
+        if world.act is not None and self._in_vain(world, world.act):
+            world = world._replace(act=None)
+        entered = world.stored and world.state != "absent"
+        if world.submitting and entered and self._has("enqueue_if_absent"):
             world = world._replace(submitting=False)
         if self._has("end_fence") and self._has("restore_fence") and self._has("result_fence"):
             kept = (landing for landing in world.landings if not is_spent(world, landing))
@@ -58,10 +74,28 @@ class Machine:
         if any(had and had.job != world.job for had in world.had):
             had = tuple(had if had and had.job == world.job else None for had in world.had)
             world = world._replace(had=had)
+        if world.status != "pending" and world.sub_job != NONE:
+            world = world._replace(sub_job=NONE)
+        if world.result is None and world.result_outdated:
+            world = world._replace(result_outdated=False)
+        left = world.act is not None or is_impossible(world) or is_due(world)
+        if world.planted and world.stored and not left:
+            # Put right: as if nothing had been left.
+            world = world._replace(planted=False, repairs=0)
         return number_fences(world)
 
     def moves(self, world: World) -> Iterator[Move]:
         """Yield everything that can happen next."""
+        yield from self.steps(world)
+        if world.act is not None:
+            yield from self._acting(world, world.act)
+        elif world.failovers_left and self.reader:
+            yield from self._reading(world)
+        if world.planted or world.plant:
+            yield from self._righting(world)
+
+    def steps(self, world: World) -> Iterator[Move]:
+        """Yield what can happen next on a database that nothing is wrong with."""
         yield from self._entering(world)
         for runner in RUNNERS:
             yield from self._taking(world, runner)
@@ -77,19 +111,25 @@ class Machine:
     # -- entering --------------------------------------------------------------------------
 
     def _entering(self, world: World) -> Iterator[Move]:
+        if not world.stored:
+            if world.submitting:
+                taken_in = world._replace(stored=True, sub_job=JOB, sub_fence=0)
+                yield Move("submit stores the submission", False, taken_in)
+            return
         absent = world.state == "absent"
         if world.submitting:
             after = world._replace(submitting=False)
             yield Move("submit crashes", False, after)
             if absent:
-                yield Move("submit enqueues", False, after._replace(state="pending", fence=1))
+                entered = after._replace(state="pending", job=JOB, fence=1)
+                yield Move("submit enqueues", False, entered)
             elif not self._has("enqueue_if_absent"):
                 again = after._replace(state="pending", fence=1, owner="", token=NONE)
                 yield Move("submit enqueues again", False, again, broken="I7 a second job")
             else:
                 yield Move("submit finds its job", False, after)
-        if absent and self._has("enqueue_missing"):
-            entered = world._replace(state="pending", fence=world.sub_fence + 1)
+        if absent and world.status == "pending" and self._has("enqueue_missing"):
+            entered = world._replace(state="pending", job=world.sub_job, fence=world.sub_fence + 1)
             yield Move("sweep enqueues", True, entered)
 
     # -- leases ----------------------------------------------------------------------------
@@ -133,7 +173,7 @@ class Machine:
         over = world.landing_over or not self._has("complete_landing_deadline")
         if not (world.state == "leased" or (world.state == "landing" and over)):
             return
-        if len(world.landings) >= LANDINGS_MAX:
+        if len(world.landings) >= self._landings_max:
             return
         for broken, fair in self._judgings(world, runner):
             fence = world.fence + 1 if self._has("landing_fence") else world.fence
@@ -177,7 +217,7 @@ class Machine:
             yield self._write(world, landing, rest, fair)
         elif landing.at == "counters":
             after = landing._replace(at="end")
-            fresh = world._replace(landings=(*rest, after), counters_fresh=True)
+            fresh = self._counted(world._replace(landings=(*rest, after)))
             yield Move(f"landing for {landing.by} counts", fair, fresh)
         else:
             yield self._end(without_it, landing, fair)
@@ -192,21 +232,14 @@ class Machine:
 
     def _write(self, world: World, landing: Landing, rest: list[Landing], fair: bool) -> Move:
         name = f"landing for {landing.by} writes"
-        if self._has("result_fence") and world.sub_fence > landing.fence:
+        if not world.stored or (self._has("result_fence") and world.sub_fence > landing.fence):
             refused = landing._replace(at="end", says="dropped")
             return Move(name + ": refused", fair, world._replace(landings=(*rest, refused)))
         next_step = "counters" if self._has("counters_before_end") else "end"
         if landing.by == SWEEP:
             return self._write_judge_error(world, landing, rest, fair, next_step)
         after = landing._replace(at=next_step, says="verdict")
-        written = world._replace(
-            landings=(*rest, after),
-            sub_fence=landing.fence,
-            status="real",
-            result=(landing.job, "real"),
-            counters_fresh=False,
-            result_outdated=False,
-        )
+        written = self._written(world._replace(landings=(*rest, after)), landing, "real")
         return Move(name, fair, written, broken=breaks_by_writing(world, landing))
 
     def _write_judge_error(
@@ -219,17 +252,20 @@ class Machine:
             kept = world._replace(landings=(*rest, after), sub_fence=landing.fence)
             return Move("JE finds a real result", fair, kept)
         after = landing._replace(at=next_step, says="judge_error")
-        written = world._replace(
-            landings=(*rest, after),
-            sub_fence=landing.fence,
-            status="je",
-            result=(landing.job, "je"),
-            counters_fresh=False,
-            result_outdated=False,
-        )
+        written = self._written(world._replace(landings=(*rest, after)), landing, "je")
         replaced = real_one and not world.result_outdated
         broken = "I6 JE replaced a real result" if replaced else breaks_by_writing(world, landing)
         return Move("JE is written", fair, written, broken=broken)
+
+    def _written(self, world: World, landing: Landing, what: str) -> World:
+        return world._replace(
+            sub_fence=landing.fence,
+            status=what,
+            result=(landing.job, what),
+            counters_fresh=False,
+            result_outdated=False,
+            act=world.act and world.act._replace(counts_it=False),
+        )
 
     def _end(self, world: World, landing: Landing, fair: bool) -> Move:
         same = world.fence == landing.fence or not self._has("end_fence")
@@ -262,7 +298,7 @@ class Machine:
             yield Move(f"{runner} drains", False, drained, "abort", broken)
         if world.attempts < MAX_ATTEMPTS:
             yield Move(f"{runner} aborts", False, back, "abort", broken)
-        elif world.state == "leased" and len(world.landings) < LANDINGS_MAX:
+        elif world.state == "leased" and len(world.landings) < self._landings_max:
             exhausted = self._exhausted(world)
             yield Move(f"{runner} aborts at the limit", False, exhausted, "exhaust_begins", broken)
 
@@ -274,7 +310,7 @@ class Machine:
         used_up = world.attempts >= MAX_ATTEMPTS or not self._has("exhaust_budget")
         if not (held and over and used_up):
             return
-        if len(world.landings) >= LANDINGS_MAX:
+        if len(world.landings) >= self._landings_max:
             return
         broken = "" if world.lease_over else "I2 exhausted before the deadline"
         if world.attempts < MAX_ATTEMPTS:
@@ -293,112 +329,6 @@ class Machine:
             lease_over=False,
             landing_over=False,
             landings=(*world.landings, landing),
-        )
-
-    # -- rejudging -------------------------------------------------------------------------
-
-    def _rejudging(self, world: World) -> Iterator[Move]:
-        if world.rejudger == "idle":
-            yield self._rejudge(world)
-        elif world.rejudger == "marks":
-            over = world._replace(rejudger="over", rejudge_fence=NONE)
-            yield Move("the rejudging process dies", False, over)
-            marked = self._marked(over, world.rejudge_fence, world.rejudge_fence)
-            yield Move("rejudge marks, then dies", False, marked)
-            if world.mark_due == world.rejudge_fence:
-                marked = marked._replace(mark_due=NONE)
-            yield Move("rejudge marks", False, marked)
-        if world.mark_due != NONE:
-            fence = world.mark_due if self._has("mark_own_fence") else world.fence
-            marked = self._marked(world, fence, world.mark_due)
-            yield Move("sweep marks", True, marked._replace(mark_due=NONE))
-
-    def _rejudge(self, world: World) -> Move:
-        fence = world.fence + 1 if self._has("rejudge_fence") else world.fence
-        asked = world._replace(rejudger="marks", rejudge_fence=fence, fence=fence)
-        if world.state == "absent":
-            entered = asked._replace(state="pending", job=1, rejudged="replaced")
-            return Move("rejudge enqueues", False, entered)
-        if world.state == "pending":
-            kept = asked._replace(mark_due=fence, rejudged="kept")
-            return Move("rejudge keeps the job", False, kept, "rejudge_pending")
-        replaced = asked._replace(
-            state="pending",
-            job=1 if self._has("rejudge_new_id") else world.job,
-            rejudged="replaced",
-            owner="",
-            token=NONE,
-            attempts=0,
-            refunds=0,
-            leases=0,
-            lease_over=False,
-            landing_over=False,
-            outcome="",
-            mark_due=fence,
-        )
-        return Move("rejudge replaces the job", False, replaced, "rejudge")
-
-    def _marked(self, world: World, fence: int, rejudge_fence: int) -> World:
-        """Mark with `fence`; `rejudge_fence` is that of the rejudge itself."""
-        world = world._replace(
-            landings=tuple(
-                landing._replace(outdated=landing.outdated or landing.fence <= rejudge_fence)
-                for landing in world.landings
-            ),
-            result_outdated=world.result_outdated or world.sub_fence <= rejudge_fence,
-        )
-        if world.sub_fence >= fence and self._has("mark_if_older"):
-            return world
-        raised = max(fence, world.sub_fence) if self._has("mark_fence") else world.sub_fence
-        return world._replace(status="pending", sub_fence=raised)
-
-    # -- taking a rejudge back -------------------------------------------------------------
-
-    def _cancelling(self, world: World) -> Iterator[Move]:
-        if world.state == "pending":
-            yield Move("is moved to the front", False, world, "move_to_front")
-        under_way = world.status == "pending" or world.mark_due != NONE
-        landed = world.result is not None or not self._has("cancel_after_a_result")
-        open_ = world.state in ("pending", "leased", "landing")
-        if world.cancels_left and open_ and under_way and landed:
-            yield Move("cancel", False, self._cancelled(world), "cancel")
-        if world.restore_due != NONE:
-            back = self._brought_back(world)
-            yield Move("the result is brought back; crash", False, back)
-            fresh = back.counters_fresh or self._has("cancel_recounts")
-            ended = back._replace(restore_due=NONE, counters_fresh=fresh)
-            yield Move("the result is brought back", self._has("cancel_is_swept"), ended)
-
-    def _cancelled(self, world: World) -> World:
-        fence = world.fence + 1 if self._has("cancel_fence") else world.fence
-        cleared = self._has("cancel_clears_owner")
-        return world._replace(
-            state="done",
-            outcome="cancelled",
-            cancels_left=world.cancels_left - 1,
-            fence=fence,
-            restore_due=fence,
-            mark_due=NONE,
-            owner="" if cleared else world.owner,
-            token=NONE if cleared else world.token,
-            lease_over=False,
-            landing_over=False,
-        )
-
-    def _brought_back(self, world: World) -> World:
-        fence = world.restore_due
-        world = world._replace(
-            landings=tuple(
-                landing._replace(outdated=landing.outdated or landing.fence <= fence)
-                for landing in world.landings
-            )
-        )
-        if world.sub_fence >= fence and self._has("cancel_fence"):
-            return world
-        raised = self._has("cancel_brings_back_under_its_fence")
-        return world._replace(
-            status=world.result[1] if world.result else "pending",
-            sub_fence=max(fence, world.sub_fence) if raised else world.sub_fence,
         )
 
     # -- time ------------------------------------------------------------------------------

@@ -2,100 +2,29 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 import pytest
 
 from dispatch import states
+from tests.stateful.guards import AFTER_THE_FACT, CANCELS, GUARDS, READER_OF, UNOWNED
 from tests.stateful.machine import Machine
-from tests.stateful.world import CANCELS, GUARDS, World, at_rest, check_world
+from tests.stateful.repairing import PLANTS
+from tests.stateful.search import Search, explore
 
-WORLDS_MAX = 1_000_000
-
-
-@dataclass
-class Search:
-    """What a search found. `trace` leads to the first violation, by a shortest way."""
-
-    worlds: int = 0
-    violation: str = ""
-    trace: list[str] = field(default_factory=list)
-    edges: set[tuple[str, str, str]] = field(default_factory=set)
-
-    def __str__(self) -> str:
-        """Return the violation and the way to it, one step a line."""
-        steps = (f"  {number}. {step}" for number, step in enumerate(self.trace, 1))
-        return "\n".join([f"{self.violation} ({self.worlds} worlds)", *steps])
-
-
-def explore(machine: Machine, *, aborts: int = 1, cancels: int = 0) -> Search:
-    """Search breadth first from a submission just stored, until a violation or the end."""
-    search = Search()
-    start = World(aborts_left=aborts, cancels_left=cancels)
-    number = {start: 0}
-    came_from: list[tuple[int, str]] = [(0, "")]
-    fair_into: list[list[int]] = [[]]
-    resting: list[int] = []
-    todo = deque([start])
-    while todo:
-        world = todo.popleft()
-        here = number[world]
-        if at_rest(world):
-            resting.append(here)
-        for move in machine.moves(world):
-            after = machine.compact(move.world)
-            there = number.get(after)
-            if there is None:
-                there = number[after] = len(number)
-                came_from.append((here, move.name))
-                fair_into.append([])
-                todo.append(after)
-                broken = move.broken or check_world(move.world)
-            else:
-                broken = move.broken
-            if broken:
-                search.violation = broken
-                search.trace = [*_way(came_from, here), move.name]
-                search.worlds = len(number)
-                return search
-            if move.edge:
-                search.edges.add((move.edge, world.state, after.state))
-            if move.fair:
-                fair_into[there].append(here)
-        if len(number) > WORLDS_MAX:
-            raise RuntimeError("the model has become too large to search")
-    search.worlds = len(number)
-    _check_nothing_strands(search, came_from, fair_into, resting)
-    return search
-
-
-def _way(came_from: list[tuple[int, str]], here: int) -> list[str]:
-    way: list[str] = []
-    while here:
-        here, name = came_from[here]
-        way.append(name)
-    return way[::-1]
-
-
-def _check_nothing_strands(
-    search: Search,
-    came_from: list[tuple[int, str]],
-    fair_into: list[list[int]],
-    resting: list[int],
-) -> None:
-    """I8: from every world, runner B, time and the sweep alone can bring it to rest."""
-    saved = set(resting)
-    todo = deque(resting)
-    while todo:
-        for before in fair_into[todo.popleft()]:
-            if before not in saved:
-                saved.add(before)
-                todo.append(before)
-    stranded = next((here for here in range(len(came_from)) if here not in saved), None)
-    if stranded is not None:
-        search.violation = "I8 no way to a verdict without a human"
-        search.trace = _way(came_from, stranded)
+LONE_LANDINGS = 1
+"""Where an older version left something: what races with a repair is enough to search."""
+TELLING = (
+    "marks",
+    "restores",
+    "missing",
+    "cancels",
+    "retention",
+    "recomputes",
+    "repairs",
+)
+"""Readers that may act late on what was true. The others' readings are right or wrong at once."""
 
 
 @pytest.fixture(scope="module")
@@ -122,22 +51,78 @@ def test_i1_to_i8_hold_where_a_rejudge_is_taken_back(search_with_a_cancel: Searc
     assert not search_with_a_cancel.violation, str(search_with_a_cancel)
 
 
+@pytest.mark.parametrize("reader", TELLING)
+def test_i1_to_i8_hold_through_a_failover(reader: str) -> None:
+    search = explore(Machine(reader=reader), **of_reader(reader))
+    assert not search.violation, str(search)
+
+
+@cache
+def search_with_a_plant(plant: str) -> Search:
+    return explore(Machine(landings_max=LONE_LANDINGS), aborts=0, plant=plant)
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_i8_what_an_older_version_left_comes_to_rest(plant: str) -> None:
+    search = search_with_a_plant(plant)
+    assert not search.violation, str(search)
+    assert any(event == "repair" for event, _, _ in search.edges)
+
+
+@pytest.mark.parametrize("plant", ["a mark", "a result", "no verdict", "another job"])
+def test_i8_what_was_left_comes_to_rest_where_a_rejudge_is_taken_back(plant: str) -> None:
+    search = explore(Machine(landings_max=LONE_LANDINGS), aborts=0, cancels=1, plant=plant)
+    assert not search.violation, str(search)
+
+
+def test_i8_a_job_whose_submission_is_gone_comes_to_rest_without_a_repair() -> None:
+    left_by = frozenset({"missing_read_by_majority"})
+    machine = Machine(left_by, reader="missing", landings_max=LONE_LANDINGS)
+    search = explore(machine, **of_reader("missing"), stored=False, planted=True)
+    assert not search.violation, str(search)
+
+
 @pytest.mark.parametrize("guard", GUARDS)
 def test_every_guard_is_needed(guard: str) -> None:
+    search = search_without(guard)
+    print(f"without {guard}: {search}")
+    assert search.violation.startswith(GUARDS[guard]), f"without {guard}: {search}"
+
+
+def search_without(guard: str) -> Search:
+    if guard in READER_OF:
+        reader = READER_OF[guard]
+        # A submission that only an old primary knows, or one that all know.
+        more = {"stored": False} if reader == "missing" else {}
+        return explore(Machine(frozenset({guard}), reader=reader), **of_reader(reader), **more)
+    if guard in UNOWNED:
+        left_by = frozenset({guard, "missing_read_by_majority"})
+        machine = Machine(left_by, reader="missing", landings_max=LONE_LANDINGS)
+        return explore(machine, **of_reader("missing"), stored=False, planted=True)
+    if guard in AFTER_THE_FACT:
+        machine = Machine(frozenset({guard}), landings_max=LONE_LANDINGS)
+        plant = "a mark far ahead" if guard == "repair_above_both" else "a mark"
+        return explore(machine, aborts=0, plant=plant)
     machine = Machine(frozenset({guard}), tokens=guard != "rejudge_new_id")
     aborts = 2 if guard == "drain_refunds_bound" else 0 if GUARDS[guard] == "I8" else 1
     cancels = 1 if guard in CANCELS else 0
-    search = explore(machine, aborts=0 if cancels else aborts, cancels=cancels)
-    print(f"without {guard}: {search}")
-    assert search.violation.startswith(GUARDS[guard]), f"without {guard}: {search}"
+    return explore(machine, aborts=0 if cancels else aborts, cancels=cancels)
+
+
+def of_reader(reader: str) -> dict[str, Any]:
+    """Return the bounds of a search with one failover, met by that reader."""
+    cancels = 1 if reader in ("restores", "retention") else 0
+    return {"aborts": 0, "cancels": cancels, "failovers_left": 1}
 
 
 def test_the_model_takes_exactly_the_edges_of_the_table(
     complete_search: Search, search_with_a_cancel: Search
 ) -> None:
+    repaired = [search_with_a_plant(plant) for plant in ("another job", "no verdict")]
     listed = {
         (edge.event, source.value, edge.target.value)
         for edge in states.EDGES
         for source in edge.sources
     }
-    assert complete_search.edges | search_with_a_cancel.edges == listed
+    taken = [complete_search, search_with_a_cancel, *repaired]
+    assert set().union(*(search.edges for search in taken)) == listed

@@ -170,7 +170,7 @@ class Protocol(Interplay):
         if job is None:
             fence = self.model.submissions[submission_id].fence + 1
             job = ModelJob(submission_id, left.job_id, 1, 2, self.now(), fence)
-            job.priority, job.rejudge_id = priority, rejudge_id
+            job.priority, job.rejudge_id, job.mark_due = priority, rejudge_id, fence
             self.model.jobs[submission_id] = job
         else:
             assert (left.job_id == job.job_id) == (job.state == "pending")

@@ -253,7 +253,7 @@ class Play:
         for number, stands in enumerate(self.stands):
             if stands.status == PENDING and stands.fence:
                 self._land(Landing(number, 3, ("AC", "WA")), None, stale=False)
-        sweeper = sweep.Sweeper(self.world.domain_queue)
+        sweeper = sweep.Sweeper()
         later = self.world.clock() + recompute.RECOMPUTE_LEASE
         for _ in HOMEWORKS:
             sweeper.finish_homeworks(now=later)

@@ -11,47 +11,8 @@ NONE = -1
 RUNNERS = ("A", "B")
 SWEEP = "sweep"
 
-GUARDS = {
-    # what is dropped: the invariant that a search then finds broken
-    "enqueue_if_absent": "I7",
-    "enqueue_missing": "I8",
-    "claim_counts": "I5",
-    "lease_fence": "I3",
-    "reclaim_deadline": "I2",
-    "reclaim_budget": "I5",
-    "reclaim_landing": "I8",
-    "complete_owner": "I3",
-    "complete_token": "I4",
-    "complete_landing_deadline": "I3",
-    "landing_fence": "I3",
-    "end_fence": "I3",
-    "restore_fence": "I3",
-    "abort_owner": "I3",
-    "abort_from_leased": "I3",
-    "drain_refunds_bound": "I5",
-    "exhaust_deadline": "I2",
-    "exhaust_budget": "I5",
-    "exhaust_fence": "I3",
-    "exhaust_landing": "I8",
-    "exhaust_clears_owner": "I3",
-    "rejudge_fence": "I4",
-    "rejudge_new_id": "I4",
-    "result_fence": "I4",
-    "mark_fence": "I4",
-    "mark_if_older": "I1",
-    "mark_own_fence": "I6",
-    "je_keeps_result": "I6",
-    "je_minds_mark": "I1",
-    "counters_before_end": "I1",
-    "cancel_fence": "I3",
-    "cancel_clears_owner": "I3",
-    "cancel_after_a_result": "I1",
-    "cancel_is_swept": "I8",
-    "cancel_brings_back_under_its_fence": "I1",
-    "cancel_recounts": "I1",
-}
-CANCELS = frozenset(guard for guard in GUARDS if guard.startswith("cancel_"))
-"""Guards that a search misses only where a rejudge may be taken back."""
+JOB, REJUDGED, PHANTOM, REPAIRED = range(4)
+"""Job ids: the first one's, the rejudge's, one that only an old primary knows, the repairs'."""
 
 
 class Landing(NamedTuple):
@@ -74,6 +35,24 @@ class Had(NamedTuple):
     rejudged: str
 
 
+class Act(NamedTuple):
+    """What somebody means to write on one document because of what another said."""
+
+    kind: str
+    fence: int = NONE
+    """The job's, as it was read, or of what is due."""
+    job: int = NONE
+    state: str = ""
+    above: int = NONE
+    """The submission's fence, as it was read."""
+    named: int = NONE
+    """The job that the submission named, as it was read."""
+    left: int = 0
+    """How many recomputes the reader has seen that a majority has yet to see."""
+    counts_it: bool = True
+    """A recompute saw the result that stands."""
+
+
 class World(NamedTuple):
     """Everything that is stored, under way, or remembered by runners."""
 
@@ -89,7 +68,9 @@ class World(NamedTuple):
     landing_over: bool = False
     mark_due: int = NONE
     outcome: str = ""
-    # the submission
+    # the submission; `sub_job` is the job that it names, while it is pending
+    stored: bool = True
+    sub_job: int = JOB
     sub_fence: int = 0
     status: str = "pending"
     result: tuple[int, str] | None = None
@@ -99,10 +80,18 @@ class World(NamedTuple):
     submitting: bool = True
     rejudger: str = "idle"
     rejudge_fence: int = NONE
+    rejudge_job: int = NONE
     cancels_left: int = 0
     restore_due: int = NONE
     aborts_left: int = 1
     had: tuple[Had | None, Had | None] = (None, None)
+    # a failover, and what is done because of what was read before or beside it
+    failovers_left: int = 0
+    act: Act | None = None
+    # what an older version may have left, once
+    plant: str = ""
+    planted: bool = False
+    repairs: int = 0
     # what really happened, kept to judge by
     leases: int = 0
     rejudged: str = ""
@@ -121,16 +110,30 @@ class Move(NamedTuple):
 
 
 def number_fences(world: World) -> World:
-    """Return the world with its fences renumbered, in their order, from 0."""
-    used = {0, world.fence, world.sub_fence, world.mark_due, world.token, world.rejudge_fence}
+    """Return the world with its fences renumbered, in their order, from 0.
+
+    What is above the job's fence (an old primary's, or an older version's) keeps its distance: the
+    next fences that are really given may be the same.
+    """
+    newest = world.fence
+    used = {0, newest, world.sub_fence, world.mark_due, world.token, world.rejudge_fence}
     used.add(world.restore_due)
-    used |= {landing.fence for landing in world.landings}
-    used |= {had.token for had in world.had if had}
+    for landing in world.landings:
+        used.add(landing.fence)
+    for had in world.had:
+        if had:
+            used.add(had.token)
+    if world.act is not None:
+        used |= {world.act.fence, world.act.above}
     used.discard(NONE)
-    number = {fence: rank for rank, fence in enumerate(sorted(used))}
-    number[NONE] = NONE
-    if all(fence == rank for fence, rank in number.items()):
+    ordered = sorted(used)
+    if newest == ordered.index(newest):
         return world
+    rank = ordered.index(newest)
+    number = {fence: min(place, rank) for place, fence in enumerate(ordered)}
+    for fence in ordered[rank + 1 :]:
+        number[fence] = rank + fence - newest
+    number[NONE] = NONE
     return world._replace(
         fence=number[world.fence],
         sub_fence=number[world.sub_fence],
@@ -140,6 +143,8 @@ def number_fences(world: World) -> World:
         restore_due=number[world.restore_due],
         landings=tuple(landing._replace(fence=number[landing.fence]) for landing in world.landings),
         had=tuple(had and had._replace(token=number[had.token]) for had in world.had),
+        act=world.act
+        and world.act._replace(fence=number[world.act.fence], above=number[world.act.above]),
     )
 
 
@@ -156,16 +161,40 @@ def breaks_by_writing(world: World, landing: Landing) -> str:
     return "I4 a result from before the rejudge was written" if landing.outdated else ""
 
 
+def is_due(world: World) -> bool:
+    """Tell whether a second half has yet to follow its first."""
+    return (world.mark_due, world.restore_due) != (NONE, NONE)
+
+
+def is_impossible(world: World) -> bool:
+    """Tell whether nobody's steps lead here: the submission beside its job, nothing being due."""
+    if not world.stored or world.state == "absent":
+        return False
+    if world.sub_fence > world.fence:
+        return True
+    if world.status != "pending" or is_due(world):
+        return False
+    return world.state == "done" or world.sub_job != world.job
+
+
 def check_world(world: World) -> str:
-    """Return the first invariant that this world breaks, or an empty string."""
+    """Return the first invariant that this world breaks, or an empty string.
+
+    What an older version has left is not held against it until that has been put right.
+    """
     if world.state == "absent":
         return ""
-    if world.sub_fence > world.fence:
+    left = world.planted and not world.repairs and is_impossible(world)
+    if world.sub_fence > world.fence and not left:
         return "I4 submission.fence > job.fence"
+    if is_impossible(world) and world.state != "done" and not world.planted:
+        return "I4 pending for a job that is no more"
     if world.attempts > MAX_ATTEMPTS or world.refunds > REFUNDS_MAX:
         return "I5 a budget is overdrawn"
     if world.leases != world.attempts + world.refunds:
         return "I5 a lease was not counted"
+    if world.repairs > 1:
+        return "I8 the repair goes round"
     current = [
         landing
         for landing in world.landings
@@ -177,7 +206,7 @@ def check_world(world: World) -> str:
         return f"I3 a landing goes on under the fence of a job that is {world.state}"
     if current and world.owner != ("" if current[0].by == SWEEP else current[0].by):
         return "I3 a landing goes on for one that is not the owner"
-    if world.state == "done":
+    if world.state == "done" and world.stored and not left:
         return _check_done(world)
     return ""
 
@@ -206,6 +235,12 @@ def _check_cancelled(world: World) -> str:
 
 
 def at_rest(world: World) -> bool:
-    """Tell whether everything has come to its end: a verdict, counted, and no mark missing."""
-    due = (world.mark_due, world.restore_due) != (NONE, NONE)
-    return world.state == "done" and world.status != "pending" and not due
+    """Tell whether everything has come to its end: a verdict, counted, and no mark missing.
+
+    So it has where the submission was never taken in, whoever gave it a job.
+    """
+    if not world.stored:
+        return world.state in ("absent", "done")
+    if is_due(world) or world.status == "pending":
+        return False
+    return world.state == "absent" or (world.state == "done" and not is_impossible(world))

@@ -197,7 +197,9 @@ def test_a_submission_beside_its_job() -> None:
     assert found(check_pair(DONE, {"_id": "s1", "fence": 4, "status": 0})) == {"I4"}
     assert found(check_pair(DONE, {"_id": "s1", "fence": 3, "status": -1})) == {"I1"}
     dropped = {**DONE, "outcome": "dropped"}
-    assert check_pair(dropped, {"_id": "s1", "fence": 3, "status": -1}) == []
+    assert found(check_pair(dropped, {"_id": "s1", "fence": 3, "status": -1})) == {"I8"}
+    marked = {**dropped, "mark_due": 3}
+    assert check_pair(marked, {"_id": "s1", "fence": 3, "status": -1}) == []
 
 
 def test_a_violation_reads_as_one_line() -> None:

@@ -61,18 +61,23 @@ def test_one_case_decides_by_its_code(status: Verdict) -> None:
     assert (result.status, result.score) == (status, 100 if status is AC else 0)
 
 
-@pytest.mark.parametrize(("one", "other"), [*itertools.combinations(JUDGED, 2)])
-def test_the_larger_code_is_the_task_s_and_the_submission_s(one: Verdict, other: Verdict) -> None:
-    worst = max(one, other)
-    for cases in ([one, other], [other, one]):
-        result = fold([[case(status) for status in cases]], handed_out((100, 2)))
-        assert (result.status, result.tasks[0].status) == (worst, worst)
-        assert result.score == result.tasks[0].score == 0
-        apart = fold([[case(status)] for status in cases], handed_out((30, 1), (70, 1)))
-        assert apart.status == worst
-        assert apart.score == sum(
-            score for status, score in zip(cases, (30, 70), strict=True) if status is AC
-        )
+@pytest.mark.parametrize(("one", "other"), [*itertools.product(JUDGED, repeat=2)])
+def test_the_worse_of_two_is_the_task_s_and_the_submission_s(one: Verdict, other: Verdict) -> None:
+    """The larger code, except that a judge error outweighs whatever has a larger one."""
+    worst = JE if JE in (one, other) else max(one, other)
+    result = fold([[case(one), case(other)]], handed_out((100, 2)))
+    assert (result.status, result.tasks[0].status) == (worst, worst)
+    assert result.score == result.tasks[0].score == (100 if one is other is AC else 0)
+    apart = fold([[case(one)], [case(other)]], handed_out((30, 1), (70, 1)))
+    assert apart.status is worst
+    assert [task.status for task in apart.tasks] == [one, other]
+    assert apart.score == 30 * (one is AC) + 70 * (other is AC)
+
+
+def test_a_judge_error_in_one_case_of_many_makes_the_submission_one() -> None:
+    tasks = [[case(AC), case(OLE), case(JE), case(OLE)], [case(OLE)], [case(AC)]]
+    result = fold(tasks, handed_out((40, 4), (30, 1), (30, 1)))
+    assert (result.status, [task.status for task in result.tasks]) == (JE, [JE, OLE, AC])
 
 
 def test_scores_add_up_and_times_are_the_largest() -> None:
@@ -151,6 +156,7 @@ def entry(
     [
         ("score=score*(0.8**overtime)", [(DAY + 10 * SECOND, 100)], 80, 100),
         ("score=score*(0.7**overtime)", [(0 * DAY, 50), (DAY + 10 * SECOND, 100)], 85, 100),
+        ("score=score*(0.7**overtime)", [(2 * DAY + 10 * SECOND, 100)], 49, 100),
         (DEFAULT_PENALTY, [(10 * SECOND, 100)], 0, 100),
         ("score=score*(0.7**overtime)", [(-10 * SECOND, 100)], 100, 100),
     ],

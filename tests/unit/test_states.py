@@ -22,6 +22,7 @@ exhaust_begins    leased landing        landing
 exhaust_ends      landing               done
 cancel            pending leased landing done
 move_to_front     pending               pending
+repair            pending leased landing done pending
 """
 
 
