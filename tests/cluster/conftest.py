@@ -13,6 +13,8 @@ from pymongo import MongoClient
 
 from mongo import engine, storage
 from mongo.embedded import find_mongod
+from tests.cluster.asking import Served
+from tests.cluster.cut_off import Drop, drop, make_patient
 from tests.cluster.replica_set import ReplicaSet
 from tests.cluster.stage import Stage
 from tests.factories import EPOCH, ManualClock, Service
@@ -61,3 +63,19 @@ def stage(replica_set: ReplicaSet, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """What plays a scenario with the primary cut off under it. Every blob is stored apart."""
     monkeypatch.setattr(storage, "INLINE_BYTES_MAX", storage.NEVER_INLINE)
     return Stage(replica_set)
+
+
+@pytest.fixture
+def served(
+    request: pytest.FixtureRequest, replica_set: ReplicaSet, monkeypatch: pytest.MonkeyPatch
+) -> Served:
+    """Make the service, with a rule dropped or without."""
+
+    def make(dropped: Drop | None) -> Service:
+        make_patient(replica_set)
+        if dropped is not None:
+            drop(dropped, monkeypatch)
+        service: Service = request.getfixturevalue("cluster_service")
+        return service
+
+    return make

@@ -7,115 +7,21 @@ come again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from mongoengine.errors import NotUniqueError
 from pymongo.database import Database
-from pymongo.errors import PyMongoError
 
 from api.links import Link
 from dispatch import job as verbs
-from dispatch.concerns import DURABLE, LINEARIZABLE, SOFT
-from mongo import engine
-from mongo.bulk import upsert_each
-from tests.cluster.cut_off import (
-    BLOCKED_S,
-    Document,
-    Drop,
-    Write,
-    choose_heir,
-    drop,
-    elect,
-    make_patient,
-    queue_of,
-)
+from dispatch.concerns import DURABLE
+from tests.cluster.asking import Ask, Asked, Served, overtaken, phantom
+from tests.cluster.cut_off import Document, Drop, queue_of
 from tests.cluster.replica_set import ReplicaSet
-from tests.factories import EPOCH, Service, handed_out
-
-Ask = Callable[[], Any]
-FailOver = Callable[[], None]
-Served = Callable[[Drop | None], Service]
+from tests.factories import EPOCH, handed_out
 
 RULE = pytest.mark.parametrize("rule_holds", [True, False], ids=["holds", "dropped"])
-
-
-@pytest.fixture
-def served(
-    request: pytest.FixtureRequest, replica_set: ReplicaSet, monkeypatch: pytest.MonkeyPatch
-) -> Served:
-    """Make the service, with a rule dropped or without."""
-
-    def make(dropped: Drop | None) -> Service:
-        make_patient(replica_set)
-        if dropped is not None:
-            drop(dropped, monkeypatch)
-        service: Service = request.getfixturevalue("cluster_service")
-        return service
-
-    return make
-
-
-class Asked:
-    """What was asked at once, each by a thread of its own."""
-
-    def __init__(self, asks: Mapping[str, Ask]) -> None:
-        self._pool = ThreadPoolExecutor(len(asks))
-        self._futures: dict[str, Future[Any]] = {
-            name: self._pool.submit(ask) for name, ask in asks.items()
-        }
-
-    def answered(self) -> set[str]:
-        """What has been answered within a moment."""
-        wait(self._futures.values(), BLOCKED_S)
-        return {name for name, future in self._futures.items() if future.done()}
-
-    def outcomes(self) -> dict[str, Any]:
-        """Every answer's status, or what was raised, as soon as all are there."""
-        with self._pool:
-            return {name: _outcome(future) for name, future in self._futures.items()}
-
-
-def _outcome(future: Future[Any]) -> Any:
-    error = future.exception()
-    return error if error is not None else getattr(future.result(), "status_code", future.result())
-
-
-@contextmanager
-def phantom(
-    replica_set: ReplicaSet, service: Service, write: Write
-) -> Iterator[Callable[[], None]]:
-    """Cut the primary off with a phantom; yield what has another elected and mends all."""
-    old = replica_set.await_healthy()
-    heir = choose_heir(replica_set, old)
-    replica_set.isolate(old, clients_too=False)
-    with old.client(limit_s=10) as client:
-        write(client.get_database(service.database.name, write_concern=SOFT))
-
-    def fail_over() -> None:
-        elect(heir)
-        replica_set.mend()
-
-    yield fail_over
-    replica_set.await_healthy()
-
-
-@contextmanager
-def overtaken(replica_set: ReplicaSet, service: Service, write: Write) -> Iterator[None]:
-    """Have a newer primary go on by itself, while the service asks the old one."""
-    old = replica_set.await_healthy()
-    heir = choose_heir(replica_set, old)
-    replica_set.isolate(*(member for member in replica_set.members if member is not old))
-    elect(heir)
-    with heir.client(limit_s=10) as client:
-        write(client.get_database(service.database.name, write_concern=DURABLE))
-    yield
-    replica_set.mend()
-    replica_set.await_healthy()
 
 
 def path_of(url: str) -> str:
@@ -309,70 +215,3 @@ def test_no_admin_is_told_that_a_user_is_there_who_is_taken_back(
     assert told in (201, 503)
     put()
     assert service.call("GET", "/users/zoe").status_code == 200
-
-
-# -- what all of it rests on -----------------------------------------------------------------
-
-
-def test_whether_a_guard_holds_is_told_only_when_a_majority_has_what_it_saw(
-    replica_set: ReplicaSet, served: Served
-) -> None:
-    service = served(None)
-    service.user("ada")
-    service.problem(1)
-    service.submit("ada", 1, "s1")
-    jobs = service.services.queue.jobs.jobs
-    change = {"$set": {"touched": True}}
-
-    def write(database: Database[Document]) -> None:
-        for name in ("submissions", "jobs"):
-            database[name].update_many({}, {"$inc": {"fence": 1}})
-        database["student_status"].insert_one({"_id": "hw/ada", "version": 1})
-        database["users"].insert_one({"_id": "zoe"})
-
-    def lost() -> list[int]:
-        guarded = ({"_id": "hw/ada", "version": 7}, change)
-        return upsert_each(engine.student_statuses(), [guarded])
-
-    asks: dict[str, Ask] = {
-        "find_one_and_update": lambda: engine.submissions().find_one_and_update(
-            {"_id": "s1", "fence": 0}, change
-        ),
-        "update_one": lambda: engine.submissions().update_one({"_id": "s1", "fence": 0}, change),
-        "of a job": lambda: jobs.find_one_and_update({"_id": "s1", "fence": 1}, change),
-        "update_many": lambda: jobs.update_many({"_id": "s1", "fence": 1}, change),
-        "delete_many": lambda: jobs.delete_many({"_id": "s1", "fence": 1}),
-        "upsert_each": lost,
-        "insert_one": lambda: engine.users().insert_one({"_id": "zoe"}),
-        "save": lambda: engine.User(name="zoe").save(force_insert=True),
-    }
-    with phantom(replica_set, service, write) as fail_over:
-        asked = Asked(asks)
-        assert asked.answered() == set()
-        raised = asked.outcomes()  # each gives up by itself: nobody else can be asked
-        fail_over()
-    for name, error in raised.items():
-        assert isinstance(error, PyMongoError | NotUniqueError), (name, error)
-
-
-def test_what_a_majority_has_may_be_old_and_a_guard_says_no_more_than_that(
-    replica_set: ReplicaSet, served: Served
-) -> None:
-    """So a guard that does not hold is no proof, where what is newer could make it hold."""
-    service = served(None)
-    service.user("ada")
-    service.problem(1)
-    service.submit("ada", 1, "s1")
-
-    def write(database: Database[Document]) -> None:
-        database["submissions"].update_one({"_id": "s1"}, {"$set": {"newer": True}})
-
-    with overtaken(replica_set, service, write):
-        newer = {"_id": "s1", "newer": True}
-        assert engine.submissions().find_one(newer) is None
-        assert engine.submissions().find_one_and_update(newer, {"$set": {"met": 1}}) is None
-        linearizable = engine.submissions().with_options(read_concern=LINEARIZABLE)
-        with pytest.raises(PyMongoError):
-            linearizable.find_one(newer, max_time_ms=1_000)
-        with engine.in_order(), pytest.raises(PyMongoError):
-            engine.catch_up()
