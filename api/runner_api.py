@@ -283,7 +283,7 @@ def _ended(ended: Ended, job_id: str, *, success: int) -> ResponseReturnValue:
 )
 def code(token: str) -> ResponseReturnValue:
     """Send the code of a leased job, as a zip."""
-    link = _in_force(token, "code")
+    link, _ = _in_force(token, "code")
     data = services().judge.read_code(link.object)
     return Response(data, content_type="application/zip")
 
@@ -298,10 +298,7 @@ def code(token: str) -> ResponseReturnValue:
 )
 def testdata(token: str) -> ResponseReturnValue:
     """Send the test data handed out with a lease, as a zip, with its SHA-256 as `ETag`."""
-    link = _in_force(token, "testdata")
-    held = services().queue.jobs.by_job_id(link.job_id)
-    if held is None:
-        raise ProblemError(403, "link_invalid", "this link's lease is over")
+    link, held = _in_force(token, "testdata")
     response: Response
     if link.object in request.if_none_match:
         response = Response(status=304)
@@ -316,19 +313,23 @@ def testdata(token: str) -> ResponseReturnValue:
     return response
 
 
-def _in_force(token: str, kind: Kind) -> Link:
-    """Return the link, if the lease that it belongs to is."""
+def _in_force(token: str, kind: Kind) -> tuple[Link, Job]:
+    """Return the link, and the job whose lease it belongs to, if that is in force."""
     if len(token) > 2000:
         raise invalid("token: is too long")
     link = services().links.read(token, kind)
     jobs = services().queue.jobs
-    # A runner gives up a job whose files it is refused, so that is not said without proof.
-    held = _is_held(jobs.by_job_id(link.job_id), link.runner_id) or _is_held(
-        jobs.confirmed(link.job_id)[0], link.runner_id
-    )
-    if not held or services().queue.runners.is_revoked(link.runner_id):
+    job = jobs.by_job_id(link.job_id)
+    if not _is_held(job, link.runner_id):
+        # A runner gives up a job whose files it is refused, so that is not said without proof.
+        job, _ = jobs.confirmed(link.job_id)
+    if (
+        job is None
+        or not _is_held(job, link.runner_id)
+        or services().queue.runners.is_revoked(link.runner_id)
+    ):
         raise ProblemError(403, "link_invalid", "this link's lease is over")
-    return link
+    return link, job
 
 
 def _is_held(job: Job | None, runner_id: str) -> bool:

@@ -4,7 +4,8 @@ A failover takes back what no majority of the members has, and a primary that ha
 still answers reads for a while. So:
 
 - A write is acknowledged when a majority has it (`DURABLE`); so is the news that a guard did not
-  hold, which waits for a majority to have all that the guard saw.
+  hold, which waits for a majority to have all that the guard saw. (Not that nothing is newer: what
+  follows from such news is something that stays true, or looks again.)
 - A read is of what a majority has (`MAJORITY`), wherever something else is done because of it:
   another document is written, or somebody is told.
 - What a runner is told for good, so that it drops a result, is read with proof that no newer

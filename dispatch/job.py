@@ -188,6 +188,9 @@ def preview_job(
 
     Nothing is marked: the submission goes on showing its result. A submission whose job is gone
     (retention) gets a new one above the submission's fence. None: its job is not done (any more).
+
+    Raises:
+        Contended: another process is entering a job of the submission, and it may not last.
     """
     job = queue.jobs.get(submission_id)
     if job is None:
@@ -204,7 +207,10 @@ def preview_job(
             preview=True,
         )
         entered = queue.jobs.get(submission_id)
-        return entered if entered is not None and entered.rejudge_id == rejudge_id else None
+        if entered is None:
+            # What the insert met is on no majority: it may be taken back, and then nobody judges.
+            raise Contended(f"the job of submission {submission_id} is being entered")
+        return entered if entered.rejudge_id == rejudge_id else None
     if job.state is not State.DONE:
         return None
     left = queue.jobs.rejudge(

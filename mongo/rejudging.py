@@ -326,8 +326,9 @@ def _not_collected(last: Any) -> list[Document]:
 
 def _run(rejudge: Document, queue: BulkQueue) -> bool:
     _keep_hold(rejudge, queue)
-    queued = rejudge_items.count(rejudge["_id"], QUEUED, limit=QUEUED_MAX)
+    # In the order in which an item goes, so that one that moves on meanwhile is counted.
     waiting = rejudge_items.count(rejudge["_id"], WAITING, limit=1)
+    queued = rejudge_items.count(rejudge["_id"], QUEUED, limit=QUEUED_MAX)
     _settle_overtaken(rejudge, queue)
     if not waiting and not queued:
         queue.release(rejudge["_id"])

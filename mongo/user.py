@@ -29,7 +29,11 @@ class Principal:
 
 
 def put_user(name: str, *, display_name: str | None) -> bool:
-    """Create the user or change the display name; tell whether it was created."""
+    """Create the user or change the display name; tell whether it was created.
+
+    Raises:
+        NotUniqueError: it is being created at this moment, and a failover may take that back.
+    """
     created = _ensure_user(name)
     if display_name is not None:
         engine.User.objects(name=name).update_one(set__display_name=display_name)
@@ -40,6 +44,9 @@ def _ensure_user(name: str) -> bool:
     try:
         engine.User(name=name).save(force_insert=True)
     except NotUniqueError:
+        # Said also of a user whom a majority never got, and whom a failover takes back.
+        if engine.users().find_one({"_id": name}, {"_id": 1}) is None:
+            raise
         return False
     return True
 

@@ -229,18 +229,25 @@ class Service:
 
     def submit_over_http(self, key: str | None, **fields: Any) -> TestResponse:
         """`POST /submissions`; `code` is a file's bytes, or None to leave it out."""
-        code = fields.pop("code", CODE)
+        code, may_fail = fields.pop("code", CODE), fields.pop("may_fail", False)
         form: dict[str, Any] = {name: str(value) for name, value in fields.items()}
         if code is not None:
             form["code"] = FileStorage(io.BytesIO(code), filename="main.py")
-        return self.post_form(key, form)
+        return self.post_form(key, form, may_fail=may_fail)
 
-    def post_form(self, key: str | None, form: dict[str, Any]) -> TestResponse:
+    def post_form(
+        self, key: str | None, form: dict[str, Any], *, may_fail: bool = False
+    ) -> TestResponse:
         """`POST /submissions` with any multipart form."""
         boundary, data = encode_multipart(form)
         media_type = f'multipart/form-data; boundary="{boundary}"'
         return self.call(
-            "POST", "/submissions", key=key, data=data, headers={"Content-Type": media_type}
+            "POST",
+            "/submissions",
+            key=key,
+            may_fail=may_fail,
+            data=data,
+            headers={"Content-Type": media_type},
         )
 
     # -- judging over HTTP ---------------------------------------------------------------
