@@ -63,6 +63,9 @@ class Scene:
         """What must not be even while there is still something to do."""
         database = self.service.database
         found = [str(violation) for violation in check_database(database)]
+        known = {one["_id"] for one in database["submissions"].find({}, {"_id": 1})}
+        stray = [job["_id"] for job in database["jobs"].find() if job["_id"] not in known]
+        found += [f"the job of {submission_id} has no submission" for submission_id in stray]
         for rejudge in database["rejudges"].find({"state": {"$in": ["done", "ready"]}}):
             left = {"rejudge": rejudge["_id"], "state": {"$in": ["waiting", "queued"]}}
             if database["rejudge_items"].find_one(left) is not None:

@@ -14,6 +14,10 @@ PRODUCT = ("dispatch", "mongo", "api", "console", "commands")
 
 NEWEST = {
     "dispatch/concerns.py:": "where it gets its name",
+    "dispatch/store.py:JobStore.__init__": "where it gets its name",
+    "dispatch/store.py:JobStore.pending": "the line: a claim's write guards the very job",
+    "dispatch/store.py:JobStore.orphans": "as above",
+    "dispatch/glance.py:glance": "as above",
     "dispatch/runner.py:RunnerStore.__init__": "who a runner is, and what was noted of it, decides "
     "about no lease and no result",
     "mongo/engine.py:newest": "where it gets its name",
@@ -73,6 +77,8 @@ def _asks(node: ast.AST) -> bool:
         made = _name(node.func) == "ReadConcern"
         majority = isinstance(level, ast.Constant) and level.value in ("majority", "linearizable")
         return (made and not majority) or _name(node.func) in ("newest", "_newest")
+    if isinstance(node, ast.Attribute):
+        return node.attr == "newest"
     return isinstance(node, ast.Name) and node.id == "LOCAL"
 
 
