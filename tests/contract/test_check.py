@@ -117,7 +117,9 @@ AMISS: list[tuple[Callable[[Service], None], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("put", "says", "names"), AMISS, ids=lambda case: str(case)[:30])
+@pytest.mark.parametrize(
+    ("put", "says", "names"), AMISS, ids=lambda case: getattr(case, "__name__", str(case)[:30])
+)
 def test_what_is_amiss_is_found_and_put_right(
     course: Service, run: Callable[..., Result], put: Callable[[Service], None], says: str,
     names: str,
