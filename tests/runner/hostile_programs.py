@@ -148,7 +148,7 @@ WITHOUT_GROUPS = (
     attack("opens_sockets.c", AC),
     attack("allocates_for_ever.c", MLE, time_ms=2000),
     attack("allocates_in_a_child.py", MLE, RE, time_ms=2000),
-    attack("allocates_in_many_children.c", MLE, RE, time_ms=2000),
+    attack("allocates_in_many_children.c", MLE, RE, WA, time_ms=2000),
     attack("allocates_shared_memory.c", RE, time_ms=2000),
     attack("fills_message_queues.c", AC, time_ms=2000),
     attack("fills_sockets.c", AC, time_ms=2000),
