@@ -87,6 +87,7 @@ AT_RUN_TIME = (
     attack("fills_message_queues.c", AC, MLE, time_ms=2000),
     attack("fills_sockets.c", AC, MLE, time_ms=2000),
     attack("rises_above_its_limit_for_a_moment.c", MLE, time_ms=2000),
+    attack("rises_above_its_limit_at_its_end.c", MLE, time_ms=2000),
     # Files.
     attack("writes_anywhere.py", AC, time_ms=2000),
     attack("fills_tmp.py", AC, memory_mib=512, time_ms=2000),
@@ -154,6 +155,7 @@ WITHOUT_GROUPS = (
     attack("fills_sockets.c", AC, time_ms=2000),
     attack("fills_pipes.c", AC, RE, MLE, TLE),
     attack("rises_above_its_limit_for_a_moment.c", MLE, time_ms=2000),
+    attack("rises_above_its_limit_at_its_end.c", MLE, time_ms=2000),
     attack("one_huge_global.c", MLE, RE, time_ms=2000),
     attack("populates_memory.c", MLE, time_ms=2000),
     attack("fills_tmp.py", AC, memory_mib=512, time_ms=2000),
