@@ -129,7 +129,8 @@ class Maintenance:
     def advance(self) -> bool:
         """Move on by one step what takes long; tell whether there is more to do at once."""
         more = self.advance_rejudges()
-        return checks.advance(queue=self._domain_queue, now=self._now) or more
+        with engine.in_order():
+            return checks.advance(queue=self._domain_queue, now=self._now) or more
 
     def advance_rejudges(self) -> bool:
         """Move bulk rejudges on by one step; tell whether there is more to do at once.

@@ -85,9 +85,13 @@ def what_strands(
     Both read at one moment. What another sweep finishes (a mark or a restore that is due) is none,
     nor is a lease that has run out. `thorough`: also what is wrong while nobody waits for it.
     """
-    if submission is None:
-        return Wrong(invariant="I8", what="a job without its submission", remedy=Remedy.REMOVE)
     state = job.get("state")
+    if submission is None:
+        # Not while somebody may be landing: fences begin anew with a job, and the old landing could
+        # write over what is handed in under that id by then. It ends by itself.
+        held = state in (State.LEASED, State.LANDING)
+        gone = Wrong(invariant="I8", what="a job without its submission", remedy=Remedy.REMOVE)
+        return None if held else gone
     if state not in list(State):
         # Perhaps a newer version's. What an older version does not know it leaves alone.
         return Wrong(invariant="I3", what=f"state is {state!r}", remedy=Remedy.ENTER_ANEW)

@@ -81,7 +81,8 @@ class Inspector:
         Raises:
             RecomputeContendedError: other writers won every race for a repair; step again.
         """
-        return _STAGES[stage](self, after)
+        with engine.in_order():
+            return _STAGES[stage](self, after)
 
     # -- jobs and submissions --------------------------------------------------------------
 

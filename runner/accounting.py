@@ -39,8 +39,9 @@ class Account(Protocol):
     def sample(self, root_pid: int) -> Usage:
         """Return the usage so far, while the program runs."""
 
-    def settle(self, told: resource.struct_rusage) -> Usage:
-        """Return the usage of the ended run; `told` is what wait() said of the tree."""
+    def settle(self, told: resource.struct_rusage, inside: resource.struct_rusage | None) -> Usage:
+        """Return the usage of the ended run; `told` is what wait() said of its first process, and
+        `inside` what it said of the tree inside the walls, where there are any."""
 
     def threads(self, root_pid: int) -> list[int]:
         """Return the ids of the tree's living threads, at most `TREE_SIZE_MAX` or so."""
@@ -79,16 +80,19 @@ class ProcAccount:
         self._cpu_ms = max(self._cpu_ms, cpu_ticks * 1000 // TICKS_PER_S)
         return self._usage()
 
-    def settle(self, told: resource.struct_rusage) -> Usage:
+    def settle(self, told: resource.struct_rusage, inside: resource.struct_rusage | None) -> Usage:
         """Combine the peak that was seen with what wait() said.
 
-        Its peak covers a spike between two looks, but starts from our own size, which the
-        first process had before it became another program.
+        Its peak covers a spike between two looks, but that of the first process starts from our
+        own size, which that one had before it became another program.
         """
         if told.ru_maxrss > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss:
             self._peak_kib = max(self._peak_kib, told.ru_maxrss)
-        # Behind a pid namespace wait() tells nothing of the program, else it tells all.
-        self._cpu_ms = max(self._cpu_ms, int((told.ru_utime + told.ru_stime) * 1000))
+        cpu_s = told.ru_utime + told.ru_stime
+        if inside is not None:
+            self._peak_kib = max(self._peak_kib, inside.ru_maxrss)
+            cpu_s += inside.ru_utime + inside.ru_stime
+        self._cpu_ms = max(self._cpu_ms, int(cpu_s * 1000))
         return self._usage()
 
     def threads(self, root_pid: int) -> list[int]:

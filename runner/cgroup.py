@@ -78,7 +78,7 @@ class CgroupAccount:
         """Return the usage so far. The pid is not needed: the group knows its members."""
         return self._usage()
 
-    def settle(self, told: resource.struct_rusage) -> Usage:
+    def settle(self, told: resource.struct_rusage, inside: resource.struct_rusage | None) -> Usage:
         """Return the usage of the ended run, from the kernel's books."""
         return self._usage()
 

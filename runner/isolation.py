@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from runner.limits import KIB, MIB, Limits
+from runner.orphans import adopt_orphans
 from runner.syscalls import Filters
 from runner.workspace import Workspace
 
@@ -115,6 +116,10 @@ class Bubblewrap:
 
     def __init__(self, filters: Filters = NO_FILTERS) -> None:
         """Raises IsolationError where bubblewrap is missing."""
+        try:
+            adopt_orphans()
+        except OSError as error:
+            raise IsolationError(str(error)) from error
         self.filters = filters
         self._bwrap = _tool("bwrap")
         self._system = _system_mounts()

@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from runner.accounting import Account
 from runner.isolation import Command, IsolationError
 from runner.limits import KIB, End, Limits, Outcome, Usage, ended_by
+from runner.orphans import first_inside, reap
 from runner.rundelay import RunDelay
 from runner.streams import OutputPipe, StatusPipe, sealed_input
 
@@ -82,11 +83,18 @@ def run(
         running = _Running(process, (stdout, stderr), limits, account)
         try:
             end = running.watch(should_stop)
-        finally:
+        except BaseException:
             running.finish()
-        usage = account.settle(running.told)
+            first = first_inside(status.text())
+            if first is not None:
+                reap(first)
+            raise
+        running.finish()
+        said = status.text()
+        first = first_inside(said) if command.reports_start else None
+        usage = account.settle(running.told, None if first is None else reap(first))
         not_executed = None
-        if command.reports_start and end is End.EXITED and not _got_to_run(status.text(), usage):
+        if command.reports_start and end is End.EXITED and not _got_to_run(said, usage):
             message = bytes(stderr.kept[:ERROR_BYTES_MAX]).decode("utf-8", "replace").strip()
             if not message.startswith(EXEC_FAILED):
                 raise IsolationError(message or "the walls could not be built")

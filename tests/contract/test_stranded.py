@@ -374,16 +374,26 @@ def test_i8_it_is_claimed_all_the_same(scene: Scene, put: Callable[[Scene], None
 # -- jobs without a submission -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [[], ["claim"], ["claim", "begin_landing"]], ids=str)
 def test_i8_a_job_without_its_submission_is_removed(
-    scene: Scene, way: list[str], caplog: pytest.LogCaptureFixture
+    scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for step in way:
-        getattr(scene, step)()
     scene.database["submissions"].delete_many({})
     scene.service.sweep()
     assert scene.database["jobs"].count_documents({}) == 0
     assert caplog.text.count("job_without_submission") == 1
+
+
+@pytest.mark.parametrize("way", [["claim"], ["claim", "begin_landing"]], ids=str)
+def test_i4_a_job_without_its_submission_stays_as_long_as_somebody_may_land_it(
+    scene: Scene, way: list[str]
+) -> None:
+    """A new job under the id would begin its fences anew, below that of the old landing."""
+    for step in way:
+        getattr(scene, step)()
+    before = scene.job()
+    scene.database["submissions"].delete_many({})
+    scene.service.sweep()
+    assert scene.job() == before
 
 
 def test_a_job_that_moves_while_it_is_removed_stays(

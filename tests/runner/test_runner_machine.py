@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import shutil
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from runner import cgroup
@@ -17,8 +19,10 @@ from runner.accounting import ProcAccount
 from runner.cgroup import CgroupAccount, Hierarchy, find_hierarchy
 from runner.isolation import IsolationError, release_slots, reserve_slots
 from runner.limits import End, Limits, Usage, ended_by, wall_limit_ms
+from runner.process import JobStoppedError
 from runner.settings import SettingsError, load_settings
 from runner.workspace import PREFIX, WorkRoot
+from tests.runner.support import PYTHON, C
 
 LIMITS = Limits(
     cpu_ms=1000,
@@ -254,6 +258,37 @@ def test_proc_books_see_this_process():
     seen = account.sample(os.getpid())
     assert seen.memory_kib > 5_000
     assert seen.cpu_ms > 0
+
+
+def test_what_ends_between_two_looks_is_in_the_books(bench_without_groups, monkeypatch):
+    """Nobody looks at all: what is told at the end has to do."""
+    monkeypatch.setattr(ProcAccount, "sample", lambda self, pid: self._usage())
+    source = """
+import time
+x = bytearray(b'x') * (80 << 20)
+while time.process_time() < 0.2: pass
+"""
+    report = bench_without_groups.one(PYTHON, source, memory_mib=200, time_ms=2000)
+    assert report.memory_kib > 80 * 1024
+    assert report.exec_time_ms >= 200
+
+
+def test_nothing_of_a_run_stays_a_zombie(bench):
+    """Not with us, and not with somebody above us who reaps nobody."""
+    subreaper = ctypes.c_int()
+    ctypes.CDLL(None).prctl(37, ctypes.byref(subreaper), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
+    assert subreaper.value == 1
+    looks = iter([False] * 5)
+    bench.one(PYTHON, "print(1)")
+    with pytest.raises(JobStoppedError):
+        bench.one(PYTHON, "import time; time.sleep(60)", should_stop=lambda: next(looks, True))
+    bench.one(C, "int main(void){for(;;);}", time_ms=100)
+    zombies = [
+        child
+        for child in psutil.Process().children()
+        if child.status() == psutil.STATUS_ZOMBIE and child.name() == "bwrap"
+    ]
+    assert zombies == []
 
 
 def test_proc_books_see_a_peak_between_two_looks():
