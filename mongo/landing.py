@@ -107,17 +107,11 @@ def _note_landed(submission_id: str, rejudge_id: str, fence: int) -> None:
 
 def _land_preview(submission_id: str, rejudge_id: str, result: dict[str, Any]) -> Landed:
     """Keep a result beside the submission's. Only the fence is raised: what is older is refused."""
-    standing = engine.submissions().find_one_and_update(
-        {"_id": submission_id, "fence": engine.at_most(result["fence"])},
-        {"$set": {"fence": result["fence"]}},
-        {"result.status": 1, "result.score": 1, "result.fence": 1, "counted": 1},
-    )
-    if standing is None:
+    standing = {"_id": submission_id, "fence": engine.at_most(result["fence"])}
+    if _update(standing, {"$set": {"fence": result["fence"]}}) is None:
         _drop(result)
         return Landed.REFUSED
-    before = rejudge_items.landed(
-        rejudge_id, submission_id, result=result, beside=rejudge_items.before(standing)
-    )
+    before = rejudge_items.landed(rejudge_id, submission_id, result=result, keep=True)
     if before is None:
         _drop(result)
         return Landed.REFUSED

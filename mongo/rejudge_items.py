@@ -117,20 +117,15 @@ def settle(item: Mapping[str, Any], state: str, reason: str) -> None:
 
 
 def landed(
-    rejudge_id: str,
-    submission_id: str,
-    *,
-    result: Mapping[str, Any],
-    beside: Document | None = None,
+    rejudge_id: str, submission_id: str, *, result: Mapping[str, Any], keep: bool = False
 ) -> Document | None:
     """Note the verdict that landed for an item; return the item as it was before.
 
-    `beside`: it is a preview's, kept whole beside this result, which stands (`before`). None: there
-    is no such item, or it has ended otherwise, or carries a newer verdict.
+    `keep`: with the whole result, for a preview. None: there is no such item, or it has ended
+    otherwise, or carries a newer verdict.
     """
     after = {"status": result["status"], "score": result["score"]}
-    # What stands was noted when the item was queued, unless a crash came in between.
-    kept = {} if beside is None else {"result": dict(result), "before": beside}
+    kept = {"result": dict(result)} if keep else {}
     return items().find_one_and_update(
         {
             "_id": item_id(rejudge_id, submission_id),

@@ -53,7 +53,7 @@ def _apply_one(item: Document) -> Document:
         return {"decided": OVERTAKEN, "reason": "not applied: a rejudge landed it by itself"}
     result, submission_id = item["result"], item["submission"]
     if item["before"] is None:
-        # An older version forgot it in a crash.
+        # A crash came between its job and the note of what stood, and its verdict before the rest.
         return {
             "decided": OVERTAKEN,
             "reason": "not applied: it is not known what stood before",

@@ -169,10 +169,13 @@ def test_i8_killed_while_it_cancels(course: Service, runner: Runner) -> None:
 
 
 @pytest.mark.parametrize("judged", ["before it goes on", "after it has gone on"])
-def test_i8_a_preview_that_forgot_what_stood_is_applied_all_the_same(
+def test_i8_a_preview_that_forgot_what_stood_is_applied_to_the_others(
     course: Service, runner: Runner, monkeypatch: pytest.MonkeyPatch, judged: str
 ) -> None:
-    """Collected before its first verdict, and killed between its job and the note of what stood."""
+    """Collected before its first verdict, and killed between its job and the note of what stood.
+
+    Judged before that note could be made, it stays as it is: another result may have come between.
+    """
     course.submit("ada", 1, "s4")
     rejudge_id = start(course, "preview")
     assert rejudging.advance(queue=course.services.maintain._domain_queue, now=course.clock)
@@ -188,7 +191,8 @@ def test_i8_a_preview_that_forgot_what_stood_is_applied_all_the_same(
     course.services.judge.apply_rejudge(rejudge_id)
     go_on(course)
     assert course.services.judge.view_rejudge(rejudge_id)["state"] == "applied"
-    assert {course.view(one)["verdict"] for one in (*SUBMISSIONS, "s4")} == {"WA"}
+    assert {course.view(one)["verdict"] for one in SUBMISSIONS} == {"WA"}
+    assert course.view("s4")["verdict"] == ("AC" if judged == "before it goes on" else "WA")
     check_converged(course)
 
 
