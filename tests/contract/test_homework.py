@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -224,7 +225,8 @@ def during(monkeypatch: pytest.MonkeyPatch, function: str, interrupt: Callable[[
         for module in modules:
             monkeypatch.setattr(module, function, original)
         result = original(*args, **kwargs)
-        interrupt()
+        # Another process's, so not within the session that this one is bound to.
+        contextvars.Context().run(interrupt)
         return result
 
     for module in modules:
