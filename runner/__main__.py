@@ -17,6 +17,7 @@ from typing import NoReturn
 import click
 import structlog
 
+from runner.aftermath import watched
 from runner.cgroup import find_hierarchy
 from runner.client import Registered, RegistrationRefused, RunnerClient, Unavailable
 from runner.cores import reserve_cores
@@ -142,6 +143,7 @@ def _prepare(settings: Settings, unsafe: Unsafety, stack: ExitStack) -> Machine:
     stack.callback(cores.release)
     slots = reserve_slots(len(cores.of_slots), as_root=os.geteuid() == 0, cores=cores.of_slots)
     stack.callback(release_slots, slots)
+    stack.enter_context(watched(slots))
     hierarchy = find_hierarchy()
     isolation = _isolation(unsafe, groups=hierarchy is not None)
     executor = Executor(isolation=isolation, work_root=work_root, hierarchy=hierarchy)

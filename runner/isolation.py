@@ -196,15 +196,19 @@ def reserve_slots(
 ) -> list[Slot]:
     """Return `count` slots; as root each gets a uid that no other runner here uses.
 
-    `cores` are those of the slots. Raises IsolationError where the uids run out.
+    Nor one that has processes: what a killed runner left counts against it, also as a zombie where
+    nobody reaps. `cores` are those of the slots. Raises IsolationError where the uids run out.
     """
     cores = [None] * count if cores is None else cores
     if not as_root:
         return [Slot(index=index, uid=None, core=cores[index]) for index in range(count)]
     slots: list[Slot] = []
+    in_use = _users_with_processes()
     for uid in range(FIRST_UID, FIRST_UID + UIDS):
         if len(slots) == count:
             break
+        if uid in in_use:
+            continue
         reservation = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             reservation.bind(f"\0runner-uid-{uid}")
@@ -290,6 +294,14 @@ def _processes_max(launch: Launch) -> int:
     """
     others = 0 if launch.slot.uid is not None else _threads_of(os.getuid())
     return launch.limits.processes_max + PROCESSES_OVERHEAD + others
+
+
+def _users_with_processes() -> set[int]:
+    users = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # It may end at any moment.
+            users.add(folder.stat().st_uid)
+    return users
 
 
 def _threads_of(uid: int) -> int:

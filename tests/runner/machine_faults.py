@@ -180,7 +180,8 @@ def no_processes(scene: Scene) -> None:
     user = str(scene.slot_uid)
     command = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "sleep", "60"]
     sleepers = [subprocess.Popen(command) for _ in range(80)]
-    scene.undo += [sleeper.kill for sleeper in sleepers]
+    # Reaped, too: where nobody else does that, they would be the user's processes for ever.
+    scene.undo += [step for sleeper in sleepers for step in (sleeper.kill, sleeper.wait)]
     while any(_uid_of(sleeper.pid) != scene.slot_uid for sleeper in sleepers):
         time.sleep(0.01)
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import psutil
@@ -157,6 +158,32 @@ def test_every_slot_of_every_runner_has_a_user_of_its_own():
     again = reserve_slots(1, as_root=True)
     assert again[0].uid == first
     release_slots(again + other)
+
+
+@pytest.mark.usefixtures("uids_of_our_own")
+def test_a_user_that_has_processes_is_passed_over():
+    """As a killed runner may have left them, and as zombies where nobody reaps."""
+    if os.geteuid() != 0:
+        pytest.skip("NOT ROOT: users of slots are NOT tested here")
+    slots = reserve_slots(2, as_root=True)
+    release_slots(slots)
+    first, second = (slot.uid for slot in slots)
+    left = psutil.Popen(["setpriv", "--reuid", str(first), "--clear-groups", "sleep", "60"])
+    try:
+        while left.uids().real != first:
+            time.sleep(0.01)
+        (slot,) = reserve_slots(1, as_root=True)
+        release_slots([slot])
+        assert slot.uid == second
+        left.kill()
+        while left.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+        (slot,) = reserve_slots(1, as_root=True)
+        release_slots([slot])
+        assert slot.uid == second
+    finally:
+        left.kill()
+        left.wait()
 
 
 @pytest.mark.usefixtures("uids_of_our_own")

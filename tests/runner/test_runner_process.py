@@ -292,6 +292,30 @@ def test_a_killed_runner_leaves_no_program(start, service, options):
     assert _gone(program)
 
 
+def test_a_killed_runner_leaves_nothing_of_its_programs_users(start, service):
+    """bubblewrap that is killed in its first moments leaves what it has started running."""
+    if os.geteuid() != 0:
+        pytest.skip("NOT ROOT: what a killed runner leaves is NOT tested here")
+    service.add_job("jb_1", b"import time\ntime.sleep(60)", time_ms=60_000)
+    process = start()
+    program = _wait_for_program(process, service)
+    user = str(program.uids().real)
+    left = psutil.Popen(["setpriv", "--reuid", user, "--clear-groups", "sleep", "60"])
+    assert _is_of(left, int(user))
+    process.kill()
+    assert _gone(program)
+    assert left.wait(30) == -signal.SIGKILL
+
+
+def test_a_drained_runner_leaves_nothing_either(start, service):
+    process = start()
+    service.wait_for("next-job")
+    below = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGTERM)
+    assert end(process)[0] == 0
+    assert all(_gone(child) for child in below)
+
+
 def test_lost_jobs_are_stopped(start, service):
     service.add_job("jb_1", b"import time\ntime.sleep(60)", time_ms=60_000)
     process = start()
@@ -411,6 +435,15 @@ def _tell(program: psutil.Process) -> None:
             return
         psutil.wait_procs([program], timeout=0.01)
     raise AssertionError("the program catches no signal")
+
+
+def _is_of(process: psutil.Process, user: int) -> bool:
+    """Wait until the process has become the user's."""
+    for _ in range(3000):
+        if process.uids().real == user:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def _gone(program: psutil.Process) -> bool:
