@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pymongo import IndexModel
+from pymongo.collection import Collection
 from pymongo.database import Database
 
 from dispatch.contract import Language
@@ -16,12 +18,19 @@ from dispatch.store import JobStore
 from dispatch.tried import Tried
 from dispatch.unreadable import Unreadable
 
+FAILURES_KEPT_S = 7 * 24 * 3600
+FAILURES_INDEXES = [
+    # Forgets what was last noted of a problem long ago.
+    IndexModel([("at", 1)], name="old", expireAfterSeconds=FAILURES_KEPT_S),
+]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Queue:
     """Where jobs, runners and the pause live, and the rules they follow.
 
-    `tried`: what this process's claims know of one another.
+    `problem_failures`: what `dispatch.held_problems` knows of each problem. `tried`: what this
+    process's claims know of one another.
     """
 
     jobs: JobStore
@@ -29,12 +38,14 @@ class Queue:
     control: ControlStore
     rules: LeaseRules
     languages: tuple[int, ...]
+    problem_failures: Collection[dict[str, Any]]
     tried: Tried = field(default_factory=Tried)
 
     def create_indexes(self) -> None:
         """Create what is missing. Safe to repeat."""
         self.jobs.create_indexes()
         self.runners.create_indexes()
+        self.problem_failures.create_indexes(FAILURES_INDEXES)
 
     def recheck_unreadable(self) -> None:
         """Look at the documents that could not be read: some may have been mended."""
@@ -58,6 +69,7 @@ def open_queue(
         jobs=JobStore(database, rules, unreadable),
         runners=RunnerStore(database, unreadable, alive_s=alive_s),
         control=ControlStore(database),
+        problem_failures=database.get_collection("problem_failures"),
         rules=rules,
         languages=tuple(int(language) for language in languages),
     )
