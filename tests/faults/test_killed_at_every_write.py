@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -72,6 +72,9 @@ class World:
         body = {"tasks": [[case]], "lease_token": job["lease_token"]}
         path = f"/runners/{self.runner_id}/jobs/{job['job_id']}/complete"
         return send("PUT", path, headers=self.runner_headers, json=body)
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.moved
 
     def abort(self, send: Any, job: dict[str, Any], reason: str) -> Any:
         path = f"/runners/{self.runner_id}/jobs/{job['job_id']}/abort"
@@ -181,10 +184,13 @@ def _prepare(world: World) -> None:
 
 
 @contextmanager
-def _dying(uri: str, death: Death) -> Iterator[Any]:
-    """Yield a function that sends a request to a process with that death before it."""
+def _dying(uri: str, death: Death, at: datetime) -> Iterator[Any]:
+    """Yield a function that sends a request to a process with that death before it.
+
+    For that process it is `at`.
+    """
     receive, send = _forkserver.Pipe(duplex=False)
-    process = _forkserver.Process(target=serve, args=(_settings(uri), death, send))
+    process = _forkserver.Process(target=serve, args=(_settings(uri), death, send, at))
     process.start()
     send.close()
     port = receive.recv()
@@ -219,7 +225,7 @@ def _die_at_each_write(
             start = recover.prepare(world)
             died = False
             death = Death(route=route, write=write, after=after, blobs_apart=blobs_apart)
-            with _dying(world.uri, death) as send:
+            with _dying(world.uri, death, world.now()) as send:
                 try:
                     act(send, start)
                 except httpx.TransportError:
@@ -349,7 +355,6 @@ def test_i8_killed_while_aborting(world: World, reason: str) -> None:
 
 def test_i8_killed_while_aborting_the_last_attempt(world: World) -> None:
     def last(world: World) -> dict[str, Any]:
-        world.moved = timedelta()  # The service that dies has the right time.
         job = _leased(world)
         for _ in range(2):
             assert world.abort(world.healthy, job, "prep_failed").status_code == 202
