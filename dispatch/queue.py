@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pymongo.database import Database
 
-from dispatch.contract import Language
+from dispatch.check_store import CheckStore
+from dispatch.contract import KnownProgram, Language
 from dispatch.control import ControlStore
 from dispatch.lease import LeaseRules
 from dispatch.records import Job
@@ -21,7 +23,8 @@ from dispatch.unreadable import Unreadable
 class Queue:
     """Where jobs, runners and the pause live, and the rules they follow.
 
-    `tried`: what this process's claims know of one another.
+    `known_programs`: what runners are checked with; none: they are not. `tried`: what this
+    process's claims know of one another.
     """
 
     jobs: JobStore
@@ -29,12 +32,15 @@ class Queue:
     control: ControlStore
     rules: LeaseRules
     languages: tuple[int, ...]
+    checks: CheckStore
+    known_programs: tuple[KnownProgram, ...] = ()
     tried: Tried = field(default_factory=Tried)
 
     def create_indexes(self) -> None:
         """Create what is missing. Safe to repeat."""
         self.jobs.create_indexes()
         self.runners.create_indexes()
+        self.checks.create_indexes()
 
     def recheck_unreadable(self) -> None:
         """Look at the documents that could not be read: some may have been mended."""
@@ -47,16 +53,20 @@ def open_queue(
     rules: LeaseRules,
     alive_s: float = 60,
     languages: tuple[int, ...] = tuple(Language),
+    known_programs: Sequence[KnownProgram] = (),
 ) -> Queue:
     """Return the queue kept in `database` (its client must be `tz_aware`).
 
     `alive_s`: for how long after it was seen a runner counts as alive, for people and
-    preferences.
+    preferences. `known_programs`: what runners are checked with; none: they are not.
     """
     unreadable = Unreadable(database)
+    runners = RunnerStore(database, unreadable, alive_s=alive_s)
     return Queue(
         jobs=JobStore(database, rules, unreadable),
-        runners=RunnerStore(database, unreadable, alive_s=alive_s),
+        runners=runners,
+        checks=CheckStore(database, runners),
+        known_programs=tuple(known_programs),
         control=ControlStore(database),
         rules=rules,
         languages=tuple(int(language) for language in languages),

@@ -53,7 +53,8 @@ def build_app(uri: str, clock: ManualClock | None, **settings: Any) -> Flask:
             secret_key="signs-the-links-of-the-tests",
             runner_registration_token=REGISTRATION_TOKEN,
             admin_api_key=ADMIN_KEY,
-            **{"failures_per_min_max": 100_000, **settings},
+            # Their runners make verdicts up.
+            **{"failures_per_min_max": 100_000, "runner_checks": "off", **settings},
         ),
         clock=clock,
     )
