@@ -115,21 +115,21 @@ class CheckState:
             return cls()
         doubt = document.get("doubt")
         return cls(
-            proven=_times(document.get("proven")),
+            proven=_times(_of_languages(document, "proven")),
             told_apart=document.get("told_apart") is True,
-            passed=_times(document.get("passed")),
+            passed=_times(_of_languages(document, "passed")),
             open={
                 int(language): OpenCheck.from_document(check)
-                for language, check in (document.get("open") or {}).items()
+                for language, check in _of_languages(document, "open").items()
             },
             ended=tuple(EndedCheck(**ended) for ended in document.get("ended") or ()),
             pauses={
                 int(language): Pause(**pause)
-                for language, pause in (document.get("pauses") or {}).items()
+                for language, pause in _of_languages(document, "pauses").items()
             },
             next_at=document.get("next_at"),
             turn=int(document.get("turn") or 0),
-            ce_rows={int(key): int(row) for key, row in (document.get("ce_rows") or {}).items()},
+            ce_rows={int(key): int(row) for key, row in _of_languages(document, "ce_rows").items()},
             doubt=None if doubt is None else Doubt(**doubt),
         )
 
@@ -277,8 +277,15 @@ def gave_up(tasks: JudgeResult) -> bool:
     return any(case.status is Verdict.JE for cases in tasks for case in cases)
 
 
-def _times(document: Mapping[str, Any] | None) -> dict[int, datetime]:
-    times = {int(language): at for language, at in (document or {}).items()}
+def _of_languages(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = document.get(name, {})
+    if not isinstance(found, Mapping):
+        raise TypeError(f"checks.{name} is a {type(found).__name__}")
+    return found
+
+
+def _times(document: Mapping[str, Any]) -> dict[int, datetime]:
+    times = {int(language): at for language, at in document.items()}
     if not all(isinstance(at, datetime) for at in times.values()):
         raise TypeError("checks: must be times")
     return times

@@ -18,6 +18,7 @@ from dispatch.probation import FOLLOW_UP_EVERY
 from mongo import engine, user
 from mongo.embedded import EmbeddedMongo
 from mongo.known_programs import PROBLEM_ID, known_programs
+from tests.console.support import Operator
 from tests.factories import ADMIN_KEY, EPOCH, ManualClock, Runner, Service, case_body
 from tests.fixtures import build_app
 
@@ -748,6 +749,28 @@ def test_records_are_forgotten_and_their_queries_have_indexes(service: Service) 
     records = service.database["runner_checks"].index_information()
     assert records["old"]["expireAfterSeconds"] == 7 * 24 * 3600
     assert {"times", "by_runner"} <= records.keys()
+
+
+def test_the_console_names_it_and_rejudges(service: Service) -> None:
+    operator = Operator(service)
+    assert operator.sign_in().status_code == 303
+    runner = proven(service, "desk 7", languages=[PYTHON])
+    service.runner("desk 8", languages=[C])
+    assert "yet to judge a known program right in C." in operator.page("/console/runners")
+    service.clock.advance(1)
+    submission_id = judge(service, runner, "AC")
+    fail_a_follow_up(service, runner)
+    page = operator.page("/console/runners")
+    assert "set aside" in page
+    assert "1 doubtful" in page
+    assert f">{submission_id}</a>" in page
+    answered = operator.post(f"/console/runners/{runner.runner_id}/rejudge")
+    assert answered.status_code == 303
+    assert "The rejudge has begun" in operator.page(answered.headers["Location"])
+    advance_rejudges(service)
+    assert service.view(submission_id)["verdict"] == "PENDING"
+    assert "0 doubtful" in operator.page("/console/runners")
+    assert operator.post("/console/runners/rn_none/rejudge").status_code == 404
 
 
 def test_the_command_line_names_it_and_rejudges(service: Service) -> None:
