@@ -321,7 +321,13 @@ def _wired(settings: Settings, clock: Clock | None) -> Flask:
     now = clock or (system_clock if in_process else ServerClock(database.client))
     queue = open_queue(
         database,
-        rules=LeaseRules(lease_ttl_s=settings.lease_ttl_s, max_attempts=settings.max_attempts),
+        rules=LeaseRules(
+            lease_ttl_s=settings.lease_ttl_s,
+            max_attempts=settings.max_attempts,
+            max_concurrent_jobs=settings.max_concurrent_jobs,
+            retry_pauses_s=settings.retry_pauses_s,
+            give_up_s=settings.give_up_s,
+        ),
         alive_s=2 * settings.heartbeat_interval_s + settings.poll_interval_s,
         known_programs=known_programs() if settings.runner_checks == "on" else (),
     )

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from pymongo.errors import PyMongoError
 from pymongo.uri_parser import parse_uri
 
@@ -20,6 +20,9 @@ IN_PROCESS_URI = "mongomock://memory"
 
 FREE_THREADS_MIN = 8
 """Threads of an API process that no waiting poll may take: for heartbeats and the rest."""
+
+
+RetryPause = Annotated[float, Field(ge=0, le=3600)]
 
 
 class SettingsError(Exception):
@@ -49,6 +52,12 @@ class Settings(BaseSettings):
     poll_interval_s: float = Field(default=3, gt=0, le=60)
     max_attempts: int = Field(default=3, ge=1, le=100)
     max_concurrent_jobs: int = Field(default=8, ge=1, le=1000)
+    retry_pauses_s: Annotated[tuple[RetryPause, ...], NoDecode] = (5, 30, 120)
+    """How long a job that a runner failed at is handed to nobody: after its first attempt, its
+    second, and so on; the last also after what follows. Separated by commas."""
+    give_up_s: float = Field(default=300, ge=0, le=86_400)
+    """A job whose attempts are used up ends as a judge error once two runners had it, or this long
+    after its first failure."""
     metrics_port: int | None = Field(default=None, ge=1, le=65535)
     """Where `/metrics` is served instead of on `port`. Unset: on `port`."""
     trusted_proxies: int = Field(default=0, ge=0, le=10)
@@ -71,6 +80,11 @@ class Settings(BaseSettings):
     """API processes on this host."""
     web_threads: int = Field(default=256, ge=1, le=20_000)
     """Threads of each API process; at least `FREE_THREADS_MIN` more than `waiters_max`."""
+
+    @field_validator("retry_pauses_s", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) else value
 
     @field_validator("log_level", mode="before")
     @classmethod

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from api import body, doubts
 from api.auth import require_admin
 from api.errors import ProblemError, invalid
+from api.front import release_held_problem
 from api.queue_view import queue_view
 from api.rejudge_schemas import RejudgeStarted
 from api.schemas import (
@@ -301,6 +302,15 @@ def pause_queue() -> ResponseReturnValue:
     services().queue.control.pause(
         by=principal.username or "admin", why=wish.why, now=services().now()
     )
+    return "", 204
+
+
+@admin.post("/problems/<int:problem_id>/release")
+@describe(TAG, answers={204: None}, problems={**ADMIN, 409: ["not_held"]})
+def release_problem(problem_id: int) -> ResponseReturnValue:
+    """Hand out the jobs of a held problem again."""
+    principal = require_admin()
+    release_held_problem(problem_id, by=principal.username or "admin")
     return "", 204
 
 

@@ -1,9 +1,10 @@
-"""Moving a submission to the front of the queue, for whoever asks: API, console, command line."""
+"""What admins move in the queue, for whoever asks: API, console, command line."""
 
 from __future__ import annotations
 
 from api.errors import ProblemError
 from api.services import services
+from dispatch import held_problems
 from dispatch import job as verbs
 
 
@@ -20,3 +21,14 @@ def move_to_front(submission_id: str) -> str:
         raise ProblemError(409, "not_waiting", f"{submission_id} does not wait in the queue")
     services().wakeup.notify()
     return moved.job_id
+
+
+def release_held_problem(problem_id: int, *, by: str) -> None:
+    """Hand out the jobs of a held problem again.
+
+    Raises:
+        ProblemError: 409 `not_held`.
+    """
+    if not held_problems.release(services().queue, problem_id, why=f"by {by}"):
+        raise ProblemError(409, "not_held", f"problem {problem_id} is not held")
+    services().wakeup.notify()

@@ -54,6 +54,16 @@ class Gauges(Collector):
             value=view["oldest_pending_age_s"] or 0,
         )
         yield GaugeMetricFamily(
+            "dispatch_longest_lease_seconds",
+            "For how long the oldest lease in force has been held; 0: there is none.",
+            value=view["longest_lease_s"] or 0,
+        )
+        yield GaugeMetricFamily(
+            "dispatch_held_problems",
+            "Problems whose jobs wait because runners cannot prepare them.",
+            value=len(view["held_problems"]),
+        )
+        yield GaugeMetricFamily(
             "dispatch_paused", "Whether the queue is paused.", value=view["paused"] is not None
         )
         yield GaugeMetricFamily(

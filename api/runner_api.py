@@ -47,6 +47,8 @@ CHECK_MARK = "check:"
 
 log = structlog.get_logger("api")
 runners = Blueprint("runners", __name__, url_prefix="/runners")
+DETAIL_MAX = 300
+"""How many characters of a runner's reason are kept."""
 files = Blueprint("files", __name__, url_prefix="/files")
 
 
@@ -318,6 +320,8 @@ def abort(rn: str, jb: str) -> ResponseReturnValue:
         now=services().now,
         lease_token=wish.lease_token,
         set_aside=runner.set_aside is not None,
+        at_fault=wish.at_fault,
+        detail=wish.detail[:DETAIL_MAX],
     )
     services().wakeup.notify()
     if ended is Ended.UNKNOWN_JOB and checks.late_word(queue, runner.runner_id, jb) is not ended:

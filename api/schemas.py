@@ -244,6 +244,10 @@ class AbortBody(RunnerBody):
 
     reason: Literal["drain", "prep_failed", "rejected"]
     lease_token: Text | None = None
+    at_fault: Literal["machine", "problem", "submission"] | None = None
+    """What the runner holds to be at fault; where it says nothing, all three may be."""
+    detail: Text = ""
+    """Why, for people."""
 
 
 # -- submissions ---------------------------------------------------------------------------
@@ -586,11 +590,24 @@ class Throughput(Answer):
     last_15_min: float
 
 
+class HeldProblemAnswer(Answer):
+    """A problem whose jobs wait because runners cannot prepare them."""
+
+    problem_id: int
+    since: datetime
+    why: str
+    probe_at: datetime = Field(description="When a job of it is handed out to see.")
+
+
 class QueueAnswer(Answer):
     """The queue at a glance."""
 
     depth: list[QueueDepth]
     oldest_pending_age_s: float | None
+    longest_lease_s: float | None = Field(
+        description="For how long the oldest lease in force has been held."
+    )
+    held_problems: list[HeldProblemAnswer]
     landed_per_min: Throughput
     unreadable: int = Field(
         description="Jobs and runners passed over because their documents cannot be read."

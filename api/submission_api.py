@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal, TypeVar, assert_never
 
 import structlog
@@ -210,12 +211,20 @@ def waits_because(view: dict[str, Any], job: Job | None) -> str | None:
     return _sentence(outlook(services().queue, job, problem_ready=ready, now=services().now))
 
 
+def _moment(at: datetime | None) -> str:
+    return "some time" if at is None else f"{at:%H:%M:%S} UTC"
+
+
 def _sentence(found: Outlook) -> str:
     match found.cause:
         case Cause.PAUSED:
             return "The queue is paused."
         case Cause.NOT_READY:
             return "The problem's tasks and test data do not agree yet."
+        case Cause.PROBLEM_HELD:
+            return f"Its problem is on hold until {_moment(found.until)} or longer. {found.why}"
+        case Cause.PAUSES:
+            return f"A runner could not judge it. It is handed out again at {_moment(found.until)}."
         case Cause.REJUDGE_HELD:
             return "The rejudge it belongs to is on hold."
         case Cause.NO_RUNNER_ALIVE:
@@ -235,7 +244,7 @@ def _sentence(found: Outlook) -> str:
 
 
 def _job(job: Job, *, show_runners: bool) -> dict[str, Any]:
-    hidden = () if show_runners else ("runner_id", "note")
+    hidden = () if show_runners else ("runner_id", "from_runner", "note")
     return {
         "job_id": job.job_id,
         "state": job.state.value,
@@ -244,6 +253,7 @@ def _job(job: Job, *, show_runners: bool) -> dict[str, Any]:
         "leased_by": job.leased_by if show_runners else None,
         "lease_deadline": job.lease_deadline,
         "queued_at": job.queued_at,
+        "not_before": job.not_before,
         "history": [
             {name: value for name, value in entry.items() if name not in hidden}
             for entry in job.history

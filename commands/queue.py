@@ -42,6 +42,11 @@ def queue(context: click.Context, as_json: bool) -> None:
     click.echo(f"landed per minute: {', '.join(rates)}")
     if view["unreadable"]:
         click.echo(f"cannot be read, and are passed over: {view['unreadable']} (see the log)")
+    for held in view["held_problems"]:
+        click.echo(
+            f"problem {held['problem_id']} is on hold"
+            f" since {held['since']:%H:%M:%S}Z: {held['why']}"
+        )
     paused = view["paused"]
     if paused is not None:
         at = f"{paused['at']:%Y-%m-%d %H:%M:%S}Z"
@@ -65,6 +70,16 @@ def resume(as_json: bool) -> None:
     """Hand out jobs again."""
     services().queue.control.resume()
     tell_done("resumed", "resumed", as_json)
+
+
+@queue.command("release")
+@click.argument("problem_id", type=int)
+@as_json_option
+@with_appcontext
+def release(problem_id: int, as_json: bool) -> None:
+    """Hand out the jobs of a held problem again."""
+    fronts.release_held_problem(problem_id, by=BY)
+    tell_done("released", f"problem {problem_id}: released", as_json, problem_id=str(problem_id))
 
 
 @queue.command("front")

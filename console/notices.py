@@ -18,6 +18,7 @@ log = structlog.get_logger("console")
 NOTICES = {
     "paused": "The queue is paused. What runners hold goes on.",
     "resumed": "The queue hands out jobs again.",
+    "problem_released": "The problem's jobs are handed out again.",
     "revoked": "The runner is revoked. What it holds goes to others when its leases end.",
     "asked-to-drain": "The runner gets no more jobs. It ends by itself if it asks to be told.",
     "reinstated": "The runner gets jobs again.",

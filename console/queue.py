@@ -6,6 +6,7 @@ from flask import render_template, request
 from flask.typing import ResponseReturnValue
 
 from api import body
+from api.front import release_held_problem
 from api.schemas import PauseBody
 from api.services import services
 from console.blueprint import console
@@ -33,7 +34,9 @@ def queue() -> ResponseReturnValue:
         unreadable=kept.jobs.unreadable.count(),
         throughput=books.throughput(kept, now),
         orphans=kept.jobs.orphans(now, kept.languages, (), HEAD),
-        head=kept.jobs.pending(kept.languages, (), HEAD),
+        head=kept.jobs.pending(now, kept.languages, (), HEAD),
+        pausing=kept.jobs.pausing(now, HEAD),
+        held=kept.control.read().held_problems.values(),
     )
 
 
@@ -43,6 +46,13 @@ def pause() -> ResponseReturnValue:
     wish = body.validated(PauseBody, {"why": request.form.get("why", "").strip()})
     services().queue.control.pause(by=actor(), why=wish.why, now=services().now())
     return after("paused", "console.queue")
+
+
+@console.post("/queue/problems/<int:problem_id>/release")
+def release(problem_id: int) -> ResponseReturnValue:
+    """Hand out the jobs of a held problem again."""
+    release_held_problem(problem_id, by=actor())
+    return after("problem_released", "console.queue")
 
 
 @console.post("/queue/resume")

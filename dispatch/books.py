@@ -17,7 +17,7 @@ from pymongo.errors import DuplicateKeyError
 from dispatch import checks, states, watch
 from dispatch.checks import Doubtful
 from dispatch.clock import Clock
-from dispatch.concerns import SOFT
+from dispatch.concerns import LOCAL, SOFT
 from dispatch.health import Kind
 from dispatch.queue import Queue
 from dispatch.records import Job
@@ -217,5 +217,6 @@ def samples_since(queue: Queue, since: datetime) -> Sequence[Sample]:
 
 
 def _samples(queue: Queue) -> Collection[dict[str, Any]]:
-    # Losing a sample in a failover costs a point of a chart.
-    return queue.jobs.jobs.database.get_collection("queue_samples").with_options(write_concern=SOFT)
+    # Losing a sample in a failover costs a point of a chart, and so does showing one that is lost.
+    samples = queue.jobs.jobs.database.get_collection("queue_samples")
+    return samples.with_options(write_concern=SOFT, read_concern=LOCAL)

@@ -134,7 +134,10 @@ class ProcessResult(Protocol):
         preview: bool = False,
         runner_id: str | None = None,
     ) -> Landed:
-        """Land `tasks`; None means that the attempts are used up: land a judge error.
+        """Land `tasks`; None means that the job is given up: land a judge error.
+
+        `tasks` with a judge error in them mean the same, with what the last runner said. Neither
+        may replace a real result of the same job.
 
         `rejudge_id`: the bulk rejudge that asked for the job. `preview`: keep the result beside
         the submission's; it does not count. `runner_id`: who judged.

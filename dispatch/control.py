@@ -1,4 +1,4 @@
-"""The queue's switches: paused or not, by whom and why; which bulk rejudges are held.
+"""The queue's switches: paused or not, by whom and why; which rejudges and problems are held.
 
 Guarantees: one document; without it the queue runs.
 """
@@ -28,11 +28,27 @@ class Pause:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HeldProblem:
+    """Why a problem's jobs wait: runners cannot prepare them.
+
+    Only with the test data it names. `probe_at`: when one of them is handed out to see whether
+    that is still so.
+    """
+
+    problem_id: int
+    testdata_sha256: str
+    since: datetime
+    why: str
+    probe_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Switches:
     """All that a claim has to mind, read at once."""
 
     paused: Pause | None
     held_rejudges: tuple[str, ...]
+    held_problems: Mapping[int, HeldProblem]
 
 
 class ControlStore:
@@ -67,6 +83,47 @@ class ControlStore:
         """Hand out that bulk rejudge's jobs again."""
         self._control.update_one({"_id": QUEUE}, {"$pull": {"held_rejudges": rejudge_id}})
 
+    def hold_problem(self, held: HeldProblem) -> bool:
+        """Hand out no jobs of that problem but probes; tell whether this was news."""
+        field = f"held_problems.{held.problem_id}"
+        document = {
+            "testdata_sha256": held.testdata_sha256,
+            "since": held.since,
+            "why": held.why,
+            "probe_at": held.probe_at,
+        }
+        self._control.update_one({"_id": QUEUE}, {"$setOnInsert": {"_id": QUEUE}}, upsert=True)
+        changed = self._control.update_one(
+            {"_id": QUEUE, f"{field}.testdata_sha256": {"$ne": held.testdata_sha256}},
+            {"$set": {field: document}},
+        )
+        return changed.modified_count == 1
+
+    def take_probe(self, held: HeldProblem, *, next_at: datetime) -> bool:
+        """Take the right to hand out one job of a held problem; of many that ask one gets it."""
+        field = f"held_problems.{held.problem_id}"
+        changed = self._control.update_one(
+            {
+                "_id": QUEUE,
+                f"{field}.probe_at": held.probe_at,
+                f"{field}.testdata_sha256": held.testdata_sha256,
+            },
+            {"$set": {f"{field}.probe_at": next_at}},
+        )
+        return changed.modified_count == 1
+
+    def release_problem(self, problem_id: int, testdata_sha256: str | None = None) -> bool:
+        """Hand out the problem's jobs again; tell whether it was held.
+
+        `testdata_sha256`: only if it was held for that test data.
+        """
+        field = f"held_problems.{problem_id}"
+        held: dict[str, Any] = {field: {"$exists": True}}
+        if testdata_sha256 is not None:
+            held = {f"{field}.testdata_sha256": testdata_sha256}
+        changed = self._control.update_one({"_id": QUEUE, **held}, {"$unset": {field: ""}})
+        return changed.modified_count == 1
+
     def read(self) -> Switches:
         """Return the switches as they stand."""
         return switches(self._control.find_one({"_id": QUEUE}) or {})
@@ -78,4 +135,8 @@ def switches(document: Mapping[str, Any]) -> Switches:
     return Switches(
         paused=None if paused is None else Pause(**paused),
         held_rejudges=tuple(document.get("held_rejudges", ())),
+        held_problems={
+            int(problem_id): HeldProblem(problem_id=int(problem_id), **held)
+            for problem_id, held in document.get("held_problems", {}).items()
+        },
     )

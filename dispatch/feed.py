@@ -38,6 +38,8 @@ REST_AFTER_S = 30.0
 """For how long nobody must wait before the thread ends."""
 TOLD_OF_MAX = 1_000
 ORPHANS_MAX = 8
+PAUSES_OVER_S = 3 * TICK_EVERY_S
+"""For how long a job whose pause is over is told of at every tick."""
 PENDING_MAX = 32
 """How many of the line a look without a stream tells of."""
 
@@ -260,7 +262,7 @@ class Feed:
             self._wakeup.ended(key)
 
     def tick(self, *, pending_max: int) -> None:
-        """Look once, for all who wait: for orphans, and for up to `pending_max` of the line."""
+        """Look once, for all who wait: for orphans, pauses that are over, `pending_max` in line."""
         self._tick_at = time.monotonic() + TICK_EVERY_S
         self._maintain()
         waiting = self._wakeup.waiting_for_jobs()
@@ -269,7 +271,9 @@ class Feed:
         languages, jobs = self._queue.languages, self._queue.jobs
         for job in jobs.orphans(self._now(), languages, [], min(waiting, ORPHANS_MAX)):
             self._wakeup.job(job.submission_id, job.language)
-        for job in jobs.pending(languages, [], min(waiting, pending_max)):
+        for job in jobs.pause_over(self._now(), PAUSES_OVER_S, min(waiting, ORPHANS_MAX)):
+            self._wakeup.job(job.submission_id, job.language)
+        for job in jobs.pending(self._now(), languages, [], min(waiting, pending_max)):
             # What is not told of again by anybody who looks: it may wait for its problem.
             self._wakeup.job(job.submission_id, job.language, hand_on=False)
 
@@ -282,6 +286,9 @@ def is_free(job: Job | None, now: Clock) -> bool:
     """Tell whether a job may be claimed by somebody."""
     if job is None:
         return False
+    at = now()
+    if not deadline_passed(job.not_before, at):
+        return False
     return job.state is State.PENDING or (
-        job.state in HELD and deadline_passed(job.lease_deadline, now())
+        job.state in HELD and deadline_passed(job.lease_deadline, at)
     )

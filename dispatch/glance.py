@@ -14,7 +14,15 @@ from dispatch import control
 from dispatch.control import Switches
 from dispatch.queue import Queue
 from dispatch.records import Job
-from dispatch.store import LINE_ORDER, ORPHANS_ORDER, Document, orphaned, taken_under, waiting
+from dispatch.store import (
+    LINE_ORDER,
+    ORPHANS_ORDER,
+    Document,
+    in_force,
+    orphaned,
+    taken_under,
+    waiting,
+)
 
 _PART = "part"
 _CANDIDATE = {"history": 0, "handed_out": 0, "replaced_ids": 0}
@@ -23,9 +31,13 @@ _CANDIDATE = {"history": 0, "handed_out": 0, "replaced_ids": 0}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Glance:
-    """What a runner may find: its own job under this wish, orphans, the head of the line."""
+    """What a runner may find: its own job under this wish, orphans, the head of the line.
+
+    `held`: how many leases in force it has, counted where that number is bounded.
+    """
 
     taken: Job | None
+    held: int
     switches: Switches
     orphans: Collection[Job]
     pending: Collection[Job]
@@ -59,12 +71,14 @@ def glance(
     now: datetime,
     limit: int,
 ) -> Glance:
-    """Look once for `runner_id`. `pending` minds neither a pause nor held rejudges."""
+    """Look once for `runner_id`. `pending` minds neither a pause nor what is held."""
     jobs, past, read = queue.jobs.newest, queue.jobs.past_unreadable, queue.jobs.read
     parts: list[list[Document]] = [
         _part("orphans", past(orphaned(now, queue.rules, languages)), ORPHANS_ORDER, limit),
-        _part("pending", past(waiting(languages)), LINE_ORDER, limit),
+        _part("pending", past(waiting(now, languages)), LINE_ORDER, limit),
     ]
+    if queue.rules.max_concurrent_jobs is not None:
+        parts.append([{"$match": in_force(runner_id, now)}, {"$count": "held"}, _named("held")])
     if claim_id is not None:
         parts.append([{"$match": taken_under(runner_id, claim_id)}, _named("taken")])
     unions = [(jobs.name, part) for part in parts[1:]]
@@ -80,6 +94,7 @@ def glance(
     taken = next(iter(found.get("taken", [])), None)
     return Glance(
         taken=read(taken),
+        held=next((one["held"] for one in found.get("held", [])), 0),
         switches=control.switches(next(iter(found.get("switches", [])), {})),
         orphans=_Lazily(found.get("orphans", []), read),
         pending=_Lazily(found.get("pending", []), read),

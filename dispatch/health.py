@@ -14,6 +14,7 @@ from typing import Any
 
 from dispatch import states
 from dispatch.records import Job
+from dispatch.retry import LeaseEnd
 
 TROUBLES_KEPT = 50
 """How many troubles are kept of a runner, the oldest forgotten first."""
@@ -126,7 +127,7 @@ def failed_at(job: Job) -> set[str]:
             case states.RECLAIM.event:
                 failed |= {holder} - {runner_id}
                 holder = runner_id
-            case states.ABORT.event if entry.get("note") != Kind.DRAIN:
+            case states.ABORT.event if entry.get("reason") != LeaseEnd.DRAIN:
                 failed.add(runner_id)
             case states.EXHAUST_BEGINS.event:
                 failed.add(holder)

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from pymongo import ASCENDING, DESCENDING, IndexModel
 
-OUTGROWN = ("held_by",)
+OUTGROWN = ("held_by", "line")
 """Names of indexes that an older version made and a newer one of the same use replaced."""
 
 INDEXES = [
     # Resends and aborts name the job, not the submission. Unique: a job id is one job.
     IndexModel([("job_id", ASCENDING)], name="job_id", unique=True),
-    # The claim: for each language the head of the line, in order.
+    # The claim: for each language the head of the line, in order. What pauses after a failure is
+    # passed over in the index.
     IndexModel(
         [
             ("state", ASCENDING),
             ("language", ASCENDING),
             ("priority", DESCENDING),
             ("queued_at", ASCENDING),
+            ("not_before", ASCENDING),
         ],
-        name="line",
+        name="line_and_pauses",
+    ),
+    # Pauses after failures that are just over.
+    IndexModel(
+        [("not_before", ASCENDING)],
+        name="not_before",
+        partialFilterExpression={"not_before": {"$exists": True}},
     ),
     # The longest waiting one. Of what waits alone: the others need not keep it up to date.
     IndexModel(

@@ -238,17 +238,16 @@ def _check_attempts(last: Document, entry: Document) -> Iterator[tuple[str, str]
     event = entry["event"]
     allowed = {was}
     if event in TAKES:
-        allowed = {was + 1}
+        # A try beyond the attempts, of a job that is not given up yet, costs none.
+        allowed = {was + 1, was} if event == states.RECLAIM.event else {was + 1}
     elif event in NEW_JOB:
         allowed = {0}
-    elif event == states.ABORT.event and _refunds(entry.get("note") or ""):
-        allowed = {was, was - 1}
+    elif event == states.ABORT.event and entry.get("refunded"):
+        allowed = {was - 1}
+    elif event == states.ABORT.event and "reason" not in entry:
+        allowed = {was, was - 1}  # An older version said it in a note.
     if is_ not in allowed:
         yield "I5", f"{event} took the attempts from {was} to {is_}"
-
-
-def _refunds(note: str) -> bool:
-    return note == states.DRAIN or note.endswith(states.REFUNDED)
 
 
 def _target(entry: Document) -> State | None:

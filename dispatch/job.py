@@ -7,15 +7,17 @@ looking again.
 
 from __future__ import annotations
 
+import random
 import secrets
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import Enum, auto
 from typing import assert_never
 
 from pymongo.errors import DuplicateKeyError, PyMongoError
 
-from dispatch import watch
+from dispatch import held_problems, retry, watch
 from dispatch.clock import Clock
 from dispatch.contract import (
     HandedOut,
@@ -27,12 +29,14 @@ from dispatch.contract import (
     Verdict,
     new_job_id,
 )
+from dispatch.control import HeldProblem
 from dispatch.events import emit
 from dispatch.glance import Glance, glance
-from dispatch.health import Kind
+from dispatch.held_problems import AtFault
 from dispatch.lease import deadline_passed
 from dispatch.queue import Queue
 from dispatch.records import Job
+from dispatch.retry import LeaseEnd
 from dispatch.runner import Runner
 from dispatch.states import Outcome, State
 
@@ -280,6 +284,8 @@ def claim_next_job(
 ) -> Job | None:
     """Lease the next job to `runner`: an orphan first, then by priority, then the longest waiting.
 
+    Not one that pauses after a failure (`dispatch.retry`), nor one of a held problem.
+
     Asked again with the same `claim_id`, the runner gets the same job under the same lease, as
     long as it holds it. None: nothing to do (or paused, or nothing it may have).
     """
@@ -305,11 +311,16 @@ def claim_next_job(
             return None if taken is None else _repeated(taken, runner, now)
         if seen.switches.paused is not None:
             return None
+        bound = queue.rules.max_concurrent_jobs
+        if bound is not None and seen.held >= bound:
+            return None
+        held = held_problems.look_again(queue, seen.switches.held_problems.values(), now=now)
         if seen.switches.held_rejudges:
             # They are rare, and the glance did not know which they are.
-            seen = replace(seen, pending=_line(queue, languages, seen, []))
-        candidates = _in_turn(queue, runner, languages, seen, hand_out, now)
-        leased = _first_won(queue, runner, candidates, claim_id, now)
+            seen = replace(seen, pending=_line(queue, languages, seen, [], now))
+        ready = _Readiness(queue, hand_out, held, now)
+        candidates = _in_turn(queue, runner, languages, seen, ready, now)
+        leased = _first_won(queue, runner, candidates, ready, claim_id, now)
         if leased is not None:
             return _still_leased(leased, now)
         if len(seen.pending) < CANDIDATES_MAX or not all(map(queue.tried.is_gone, seen.pending)):
@@ -322,12 +333,15 @@ def _first_won(
     queue: Queue,
     runner: Runner,
     candidates: Iterator[tuple[Job, HandedOut]],
+    ready: _Readiness,
     claim_id: str | None,
     now: Clock,
 ) -> Job | None:
     """Claim the first candidate that can be had; last those that others of this process are at."""
     contested: list[tuple[Job, HandedOut]] = []
     for job, handed_out in candidates:
+        if not ready.may_try(job.problem_id):
+            continue
         with queue.tried.trying(job) as free:
             leased = _try_claim(queue, job, runner, handed_out, claim_id, now) if free else None
         if leased is not None:
@@ -347,11 +361,10 @@ def _in_turn(
     runner: Runner,
     languages: Sequence[int],
     seen: Glance,
-    hand_out: HandOut,
+    ready: _Readiness,
     now: Clock,
 ) -> Iterator[tuple[Job, HandedOut]]:
     """Yield what the runner may claim: what is its own to take, then what no other comes for."""
-    ready = _Readiness(hand_out)
     put_off: list[tuple[Job, HandedOut]] = []
     for job, handed_out in _candidates(queue, languages, seen, ready, now):
         if _prefers_others(queue, job, runner, now):
@@ -360,7 +373,8 @@ def _in_turn(
             yield job, handed_out
     if put_off and len(seen.pending) == CANDIDATES_MAX:
         # What others are to have first may be all that was seen of the line.
-        for job in _line(queue, languages, seen, ready.not_ready(), not_failed_by=runner.runner_id):
+        not_ready = ready.not_ready()
+        for job in _line(queue, languages, seen, not_ready, now, not_failed_by=runner.runner_id):
             known = ready(job.problem_id)
             if known is not None and not _prefers_others(queue, job, runner, now):
                 yield job, known
@@ -375,11 +389,13 @@ def _line(
     languages: Sequence[int],
     seen: Glance,
     without: list[int],
+    now: Clock,
     *,
     not_failed_by: str | None = None,
 ) -> list[Job]:
     """Return the head of the line without held rejudges."""
     return queue.jobs.pending(
+        now(),
         languages,
         without,
         CANDIDATES_MAX,
@@ -390,16 +406,47 @@ def _line(
 
 
 class _Readiness:
-    """Asks for each problem once per claim, and remembers which are not ready."""
+    """Asks for each problem once per claim, and remembers which are not ready, or held."""
 
-    def __init__(self, hand_out: HandOut) -> None:
+    def __init__(
+        self, queue: Queue, hand_out: HandOut, held: Mapping[int, HeldProblem], now: Clock
+    ) -> None:
+        self._queue = queue
         self._hand_out = hand_out
+        self._held = dict(held)
+        self._now = now
         self._known: dict[int, HandedOut | None] = {}
 
     def __call__(self, problem_id: int) -> HandedOut | None:
         if problem_id not in self._known:
-            self._known[problem_id] = self._hand_out(problem_id)
+            self._known[problem_id] = self._look(problem_id)
         return self._known[problem_id]
+
+    def _look(self, problem_id: int) -> HandedOut | None:
+        handed_out = self._hand_out(problem_id)
+        held = self._held.get(problem_id)
+        if handed_out is None or held is None:
+            return handed_out
+        if handed_out.testdata_sha256 != held.testdata_sha256:
+            held_problems.release(
+                self._queue, problem_id, why="new test data", sha256=held.testdata_sha256
+            )
+            del self._held[problem_id]
+            return handed_out
+        return handed_out if deadline_passed(held.probe_at, self._now()) else None
+
+    def may_try(self, problem_id: int) -> bool:
+        """Tell whether a job of the problem may be claimed: of a held one only as its probe."""
+        held = self._held.get(problem_id)
+        if held is None:
+            return True
+        now = self._now()
+        next_at = now + timedelta(seconds=self._queue.rules.problem_held_s)
+        if self._queue.control.take_probe(held, next_at=next_at):
+            emit("problem_probed", problem_id=problem_id)
+            return True
+        self._known[problem_id] = None
+        return False
 
     def not_ready(self) -> list[int]:
         return [problem_id for problem_id, ready in self._known.items() if ready is None]
@@ -414,7 +461,7 @@ def _candidates(
         return queue.jobs.orphans(now(), languages, without, CANDIDATES_MAX)
 
     def pending(without: list[int]) -> list[Job]:
-        return _line(queue, languages, seen, without)
+        return _line(queue, languages, seen, without, now)
 
     finders: tuple[tuple[Collection[Job], Callable[[list[int]], list[Job]]], ...] = (
         (seen.orphans, orphans),
@@ -439,7 +486,8 @@ def _prefers_others(queue: Queue, job: Job, runner: Runner, now: Clock) -> bool:
     elif job.state is State.PENDING:
         until = job.avoid_until if job.avoid_runner == runner.runner_id else None
     elif job.leased_by == runner.runner_id and job.lease_deadline is not None:
-        until = queue.rules.head_start_after_orphan(job.lease_deadline)
+        rule = retry.table(queue.rules)[retry.ended_by(job)]
+        until = job.lease_deadline + timedelta(seconds=rule.others_first_s)
     else:
         until = None
     return not deadline_passed(until, now())
@@ -528,7 +576,8 @@ def complete_job(
     """Land `tasks` for the holder of the job's lease: begin, `process_result`, end or restore.
 
     At least once, not exactly once: when `process_result` raises, the lease is restored and the
-    runner's resend lands everything again in full.
+    runner's resend lands everything again in full. A result with a judge error is none: the runner
+    has failed at the job, and the retry rule decides what becomes of it.
 
     Raises:
         InvalidResult: the result does not fit what was handed out; the lease stays.
@@ -536,6 +585,17 @@ def complete_job(
             or, if that failed too, may be landed again after the landing deadline.
         Contended: other transitions won every race.
     """
+    if _is_judge_error(tasks):
+        failure = _Failure(end=LeaseEnd.JUDGE_ERROR, result=tasks)
+        return _give_back(
+            queue,
+            runner_id,
+            job_id,
+            failure,
+            process_result=process_result,
+            now=now,
+            lease_token=lease_token,
+        )
     for _ in range(ROUNDS_MAX):
         job = queue.jobs.by_job_id(job_id)
         ended = _explain(queue, job, job_id, runner_id, lease_token, now)
@@ -583,8 +643,7 @@ def _land(
             runner_id=runner_id,
             outcome=done.outcome,
         )
-        gave_up = any(case.status is Verdict.JE for cases in tasks for case in cases)
-        watch.landed(queue, runner_id, done, judge_error=gave_up, now=now, troubled=troubled)
+        watch.landed(queue, runner_id, done, now=now, troubled=troubled)
         return Ended.LANDED
     # Not ours to end any more: look again, once. A landing begun again by a resend of ours says
     # 503, and that resend, or the next, gives the final answer.
@@ -610,9 +669,17 @@ def _land_result(process_result: ProcessResult, landing: Job, tasks: JudgeResult
 
 def _complete_restore(queue: Queue, landing: Job, error: BaseException, now: Clock) -> None:
     """Lease the job to its owner again. Never raises: the landing's own error matters more."""
-    reason = "invalid result" if isinstance(error, InvalidResult) else type(error).__name__
+    invalid = isinstance(error, InvalidResult)
+    reason = "invalid result" if invalid else type(error).__name__
+    at = now()
+    not_before = None
+    if invalid:
+        rule = retry.table(queue.rules)[LeaseEnd.INVALID_RESULT]
+        not_before = at + timedelta(seconds=rule.pause_s(landing.attempts))
     try:
-        restored = queue.jobs.restore(landing, now=now(), note=reason)
+        restored = queue.jobs.restore(
+            landing, now=at, note=reason, invalid_result=invalid, not_before=not_before
+        )
     except PyMongoError as failure:
         # The landing deadline passes by itself; then a resend begins again.
         emit(
@@ -643,54 +710,156 @@ def abort_job(
     now: Clock,
     lease_token: str | None = None,
     set_aside: bool = False,
+    at_fault: str | None = None,
+    detail: str = "",
 ) -> Ended:
-    """Take a job back from its holder: to the tail of its line, or, at the limit, to a judge error.
+    """Take a job back from its holder, as the retry rule says (`dispatch.retry`).
 
-    `reason` "drain" refunds the attempt its claim cost (a bounded number of times per job). So
-    does any reason from a runner that is `set_aside`: its failures are known not to be the job's.
+    `reason`: a `LeaseEnd`. `set_aside`: the runner is, so that its failures are known not to be the
+    job's. `at_fault`: what the runner holds to be at fault (a `held_problems.AtFault`), and
+    `detail` why, for people.
 
     Raises:
         Contended: other transitions won every race.
     """
-    refunds = reason == Kind.DRAIN or set_aside
+    failure = _Failure(
+        end=LeaseEnd(reason),
+        set_aside=set_aside,
+        at_fault=None if at_fault is None else AtFault(at_fault),
+        detail=detail,
+    )
+    return _give_back(
+        queue,
+        runner_id,
+        job_id,
+        failure,
+        process_result=process_result,
+        now=now,
+        lease_token=lease_token,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Failure:
+    """How a holder gave a job back. `result`: what it reported, with a judge error in it."""
+
+    end: LeaseEnd
+    set_aside: bool = False
+    at_fault: AtFault | None = None
+    detail: str = ""
+    result: JudgeResult | None = None
+
+    @property
+    def verb(self) -> str:
+        return "abort" if self.result is None else "complete"
+
+
+def _give_back(
+    queue: Queue,
+    runner_id: str,
+    job_id: str,
+    failure: _Failure,
+    *,
+    process_result: ProcessResult,
+    now: Clock,
+    lease_token: str | None,
+) -> Ended:
+    aborting = failure.result is None
     for _ in range(ROUNDS_MAX):
         job = queue.jobs.by_job_id(job_id)
-        if job is not None and _repeats(job, runner_id, reason, lease_token):
-            return _dropped("abort", Ended.ALREADY_GIVEN_BACK, job_id, runner_id)
-        ended = _explain(queue, job, job_id, runner_id, lease_token, now, aborting=True)
+        if job is not None and _repeats(job, runner_id, failure.end, lease_token):
+            return _dropped(failure.verb, Ended.ALREADY_GIVEN_BACK, job_id, runner_id)
+        ended = _explain(queue, job, job_id, runner_id, lease_token, now, aborting=aborting)
         if ended is not None:
-            return _dropped("abort", ended, job_id, runner_id)
+            return _dropped(failure.verb, ended, job_id, runner_id)
         if job is None:
             continue
-        returned = None
-        if refunds:
-            returned = queue.jobs.abort_refunded(
-                job, runner_id=runner_id, lease_token=lease_token, reason=reason, now=now()
+        if job.state is State.LANDING:
+            # A landing of its own that has died; there is a judge error in its place now.
+            queue.jobs.restore(job, now=now(), note="a judge error in its place")
+            continue
+        left = _take_back(queue, job, runner_id, failure, process_result, now, lease_token)
+        if left is not None:
+            return left
+    raise Contended(f"job {job_id} keeps changing")
+
+
+def _take_back(
+    queue: Queue,
+    job: Job,
+    runner_id: str,
+    failure: _Failure,
+    process_result: ProcessResult,
+    now: Clock,
+    lease_token: str | None,
+) -> Ended | None:
+    """Take the leased job back, or land its judge error; None: another transition was first."""
+    end = failure.end
+    problem_held = not failure.set_aside and held_problems.failed(
+        queue,
+        job,
+        runner_id,
+        end,
+        at_fault=failure.at_fault,
+        detail=failure.detail,
+        now=now,
+    )
+    decided = retry.decide(
+        end,
+        job,
+        queue.rules,
+        now(),
+        jitter=random.random(),  # noqa: S311 - it only spreads what would come back together
+        problem_held=problem_held,
+        runner_set_aside=failure.set_aside,
+    )
+    ids = {"submission_id": job.submission_id, "job_id": job.job_id, "runner_id": runner_id}
+    match decided:
+        case retry.GiveUp():
+            landing = queue.jobs.begin_exhaust_by_abort(
+                job, runner_id=runner_id, lease_token=lease_token, end=end, now=now()
             )
-        if returned is None:
-            returned = queue.jobs.abort_counted(
-                job, runner_id=runner_id, lease_token=lease_token, reason=reason, now=now()
+            if landing is None:
+                return None
+            _note_failure(queue, runner_id, job.job_id, failure, now)
+            _land_judge_error(queue, landing, process_result, now, failure.result)
+            return Ended.EXHAUSTED
+        case retry.Retry():
+            returned = queue.jobs.give_back(
+                job,
+                runner_id=runner_id,
+                lease_token=lease_token,
+                end=end,
+                retry=decided,
+                now=now(),
             )
-        if returned is not None:
+            if returned is None:
+                return None
             emit(
                 "abort",
-                submission_id=job.submission_id,
-                job_id=job_id,
+                **ids,
                 fence=returned.fence,
-                runner_id=runner_id,
-                reason=reason,
+                reason=end.value,
                 attempts=returned.attempts,
+                not_before=returned.not_before,
+                problem_held=problem_held,
+                detail=failure.detail,
             )
-            watch.gave_back(queue, runner_id, job_id, reason, now=now)
+            if not problem_held:
+                _note_failure(queue, runner_id, job.job_id, failure, now)
             return Ended.GIVEN_BACK
-        landing = queue.jobs.begin_exhaust_by_abort(
-            job, runner_id=runner_id, lease_token=lease_token, reason=reason, now=now()
-        )
-        if landing is not None:
-            watch.gave_back(queue, runner_id, job_id, reason, now=now)
-            _land_judge_error(queue, landing, process_result, now)
-            return Ended.EXHAUSTED
-    raise Contended(f"job {job_id} keeps changing")
+        case _:
+            assert_never(decided)
+
+
+def _note_failure(queue: Queue, runner_id: str, job_id: str, failure: _Failure, now: Clock) -> None:
+    """Note it of the runner, unless it says that the job or its problem is at fault."""
+    if failure.at_fault in (None, AtFault.MACHINE):
+        watch.gave_back(queue, runner_id, job_id, failure.end, now=now)
+
+
+def _is_judge_error(tasks: JudgeResult) -> bool:
+    return any(case.status is Verdict.JE for cases in tasks for case in cases)
 
 
 def _repeats(job: Job, runner_id: str, reason: str, lease_token: str | None) -> bool:
@@ -779,8 +948,13 @@ def sweep(queue: Queue, *, process_result: ProcessResult, now: Clock) -> int:
 
 
 def _land_judge_error(
-    queue: Queue, landing: Job, process_result: ProcessResult, now: Clock
+    queue: Queue,
+    landing: Job,
+    process_result: ProcessResult,
+    now: Clock,
+    result: JudgeResult | None = None,
 ) -> bool:
+    """Land a judge error, with what the last runner reported where it did."""
     ids = {
         "submission_id": landing.submission_id,
         "job_id": landing.job_id,
@@ -788,7 +962,10 @@ def _land_judge_error(
     }
     emit("exhaust_begins", **ids, attempts=landing.attempts)
     try:
-        outcome = _land_result(process_result, landing, None)
+        try:
+            outcome = _land_result(process_result, landing, result)
+        except InvalidResult:
+            outcome = _land_result(process_result, landing, None)
         done = queue.jobs.end_exhaust(landing, outcome=outcome, now=now())
     except Exception as error:  # noqa: BLE001 - whatever a landing raises, it is tried again
         # Whoever happened to poll is not to blame; the next sweep after the deadline retries.

@@ -5,8 +5,21 @@ Guarantees: no clock and no database; the same numbers give the same answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from dispatch.contract import TaskSpec
+
+CEILING_S_MIN = 300.0
+CEILING_FACTOR = 2
+COMPILE_S = 30.0
+"""What a runner may take to compile."""
+WALL_FACTOR = 2
+WALL_EXTRA_S = 1.0
+"""What a program may take beside its time limit, by the wall clock, before a runner stops it."""
+CASE_EXTRA_S = 1.0
+"""What a runner takes for a case beside running the program."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +42,22 @@ class LeaseRules:
     """Failures in a row after which a runner rests, and is set aside once others judged those."""
     orphan_head_start_s: float = 0.5
     """The same after a runner lost a job; below 1 s, so that no orphan waits longer."""
+    retry_pauses_s: tuple[float, ...] = (5, 30, 120)
+    """How long a job that a runner failed at is handed to nobody, by the attempts it has used."""
+    retry_jitter: float = 0.2
+    """By how much of itself such a pause may grow, so that what failed together does not return
+    together."""
+    max_concurrent_jobs: int | None = None
+    """How many leases in force a runner may have; `None`: any number. Polls of one runner at the
+    same moment may pass it by as many as they are."""
+    give_up_runners: int = 2
+    """A job whose attempts are used up is given up once so many runners had it ..."""
+    give_up_s: float = 300
+    """... or so long after its first failure."""
+    overtime_pause_s: float = 120
+    """How long an orphan waits whose attempts are used up, and that is not given up yet."""
+    problem_held_s: float = 300
+    """How often a job of a held problem is handed out, to see whether it can be judged again."""
 
     def lease_deadline(self, now: datetime) -> datetime:
         """Return when a lease taken or renewed at `now` runs out."""
@@ -37,6 +66,10 @@ class LeaseRules:
     def landing_deadline(self, now: datetime) -> datetime:
         """Return when a landing begun at `now` may be begun again."""
         return now + timedelta(seconds=self.landing_ttl_s)
+
+    def renew_until(self, now: datetime, tasks: Iterable[TaskSpec]) -> datetime:
+        """Return until when a lease taken at `now` may be renewed: a runner may hang for ever."""
+        return now + timedelta(seconds=lease_ceiling_s(tasks))
 
     def head_start_after_abort(self, now: datetime) -> datetime:
         """Return until when others are preferred for a job given back at `now`."""
@@ -49,6 +82,15 @@ class LeaseRules:
     def head_start_after_orphan(self, lease_deadline: datetime) -> datetime:
         """Return until when others are preferred for a job whose lease ran out."""
         return lease_deadline + timedelta(seconds=self.orphan_head_start_s)
+
+
+def lease_ceiling_s(tasks: Iterable[TaskSpec]) -> float:
+    """Return how long a sound runner may need at most for all cases, twice over."""
+    running_s = sum(
+        (WALL_FACTOR * task.time_limit_ms / 1000 + WALL_EXTRA_S + CASE_EXTRA_S) * task.case_count
+        for task in tasks
+    )
+    return max(CEILING_S_MIN, CEILING_FACTOR * (COMPILE_S + running_s))
 
 
 def deadline_passed(deadline: datetime | None, now: datetime) -> bool:

@@ -6,10 +6,12 @@ Guarantees: reads only; what it says was true when it looked, and it holds nothi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, auto
 
 from dispatch.clock import Clock
 from dispatch.job import PRIORITY_BULK_REJUDGE
+from dispatch.lease import deadline_passed
 from dispatch.queue import Queue
 from dispatch.records import Job
 
@@ -22,7 +24,10 @@ class Cause(Enum):
 
     PAUSED = auto()
     NOT_READY = auto()
+    PROBLEM_HELD = auto()
     REJUDGE_HELD = auto()
+    PAUSES = auto()
+    """A runner has failed at it; it is handed to nobody for a moment."""
     NO_RUNNER_ALIVE = auto()
     NO_RUNNER_FOR_LANGUAGE = auto()
     RUNNERS_KEPT_BACK = auto()
@@ -32,10 +37,15 @@ class Cause(Enum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outlook:
-    """Why a job waits. `ahead`: how many jobs come before it, at most `PLACES_MAX`."""
+    """Why a job waits. `ahead`: how many jobs come before it, at most `PLACES_MAX`.
+
+    `until`: for how long at the most, where that is known. `why`: what is known of the cause.
+    """
 
     cause: Cause
     ahead: int = 0
+    until: datetime | None = None
+    why: str = ""
 
 
 def outlook(queue: Queue, job: Job, *, problem_ready: bool, now: Clock) -> Outlook:
@@ -45,6 +55,9 @@ def outlook(queue: Queue, job: Job, *, problem_ready: bool, now: Clock) -> Outlo
         return Outlook(cause=Cause.PAUSED)
     if not problem_ready:
         return Outlook(cause=Cause.NOT_READY)
+    held = switches.held_problems.get(job.problem_id)
+    if held is not None:
+        return Outlook(cause=Cause.PROBLEM_HELD, until=held.probe_at, why=held.why)
     if job.rejudge_id in switches.held_rejudges and job.priority <= PRIORITY_BULK_REJUDGE:
         return Outlook(cause=Cause.REJUDGE_HELD)
     at = now()
@@ -58,4 +71,6 @@ def outlook(queue: Queue, job: Job, *, problem_ready: bool, now: Clock) -> Outlo
         return Outlook(cause=Cause.NO_RUNNER_FOR_LANGUAGE)
     if all(runner.gets_nothing for runner in able):
         return Outlook(cause=Cause.RUNNERS_KEPT_BACK)
+    if not deadline_passed(job.not_before, at):
+        return Outlook(cause=Cause.PAUSES, until=job.not_before)
     return Outlook(cause=Cause.IN_LINE, ahead=queue.jobs.ahead_of(job, PLACES_MAX))

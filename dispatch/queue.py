@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pymongo import IndexModel
+from pymongo.collection import Collection
 from pymongo.database import Database
 
 from dispatch.check_store import CheckStore
@@ -18,13 +20,20 @@ from dispatch.store import JobStore
 from dispatch.tried import Tried
 from dispatch.unreadable import Unreadable
 
+FAILURES_KEPT_S = 7 * 24 * 3600
+FAILURES_INDEXES = [
+    # Forgets what was last noted of a problem long ago.
+    IndexModel([("at", 1)], name="old", expireAfterSeconds=FAILURES_KEPT_S),
+]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Queue:
     """Where jobs, runners and the pause live, and the rules they follow.
 
-    `known_programs`: what runners are checked with; none: they are not. `tried`: what this
-    process's claims know of one another.
+    `problem_failures`: what `dispatch.held_problems` knows of each problem. `known_programs`: what
+    runners are checked with; none: they are not. `tried`: what this process's claims know of one
+    another.
     """
 
     jobs: JobStore
@@ -32,6 +41,7 @@ class Queue:
     control: ControlStore
     rules: LeaseRules
     languages: tuple[int, ...]
+    problem_failures: Collection[dict[str, Any]]
     checks: CheckStore
     known_programs: tuple[KnownProgram, ...] = ()
     tried: Tried = field(default_factory=Tried)
@@ -41,6 +51,7 @@ class Queue:
         self.jobs.create_indexes()
         self.runners.create_indexes()
         self.checks.create_indexes()
+        self.problem_failures.create_indexes(FAILURES_INDEXES)
 
     def recheck_unreadable(self) -> None:
         """Look at the documents that could not be read: some may have been mended."""
@@ -68,6 +79,7 @@ def open_queue(
         checks=CheckStore(database, runners),
         known_programs=tuple(known_programs),
         control=ControlStore(database),
+        problem_failures=database.get_collection("problem_failures"),
         rules=rules,
         languages=tuple(int(language) for language in languages),
     )

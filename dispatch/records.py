@@ -22,15 +22,16 @@ _NEEDED: dict[str, type] = {
 _KNOWN: dict[str, type] = {
     **_NEEDED,
     **dict.fromkeys(("priority", "fence", "attempts", "drain_refunds"), int),
-    **dict.fromkeys(("mark_due", "restore_due"), int),
+    **dict.fromkeys(("mark_due", "restore_due", "tried"), int),
     **dict.fromkeys(("leased_by", "lease_token", "claim_id", "outcome"), str),
     **dict.fromkeys(("rejudge_id", "avoid_runner"), str),
     **dict.fromkeys(
         ("lease_deadline", "landing_deadline", "avoid_until", "failed_until"), datetime
     ),
-    **dict.fromkeys(("failed_by", "replaced_ids", "history"), list),
+    **dict.fromkeys(("not_before", "leased_at", "renew_until", "first_failed_at"), datetime),
+    **dict.fromkeys(("failed_by", "tried_by", "replaced_ids", "history"), list),
     **dict.fromkeys(("handed_out", "given_back"), Mapping),
-    "preview": bool,
+    **dict.fromkeys(("preview", "invalid_result"), bool),
 }
 _WHOLE_MAX = 2**62
 """A number up to this can be counted up by the database for as long as anybody lives."""
@@ -69,6 +70,19 @@ class Job:
     failed_by: tuple[str, ...]
     """Runners that gave the job back at the cost of an attempt."""
     failed_until: datetime | None
+    not_before: datetime | None
+    """Until then nobody is handed the job."""
+    leased_at: datetime | None
+    renew_until: datetime | None
+    """From then on the lease is not renewed."""
+    invalid_result: bool
+    """The last result reported under this lease did not fit what was handed out."""
+    tried_by: tuple[str, ...]
+    """Runners whose lease of the job ended without a result, drains aside."""
+    tried: int
+    """How many different runners had it, the present holder included, drains aside."""
+    first_failed_at: datetime | None
+    """When a lease first ended without a result, drains aside."""
     replaced_ids: tuple[str, ...]
     given_back: Mapping[str, Any] | None
     """Who gave the pending job back, with which token and reason: recognises a repeat."""
@@ -119,6 +133,13 @@ class Job:
             avoid_until=document.get("avoid_until"),
             failed_by=tuple(_text(runner_id) for runner_id in document.get("failed_by") or ()),
             failed_until=document.get("failed_until"),
+            not_before=document.get("not_before"),
+            leased_at=document.get("leased_at"),
+            renew_until=document.get("renew_until"),
+            invalid_result=document.get("invalid_result") or False,
+            tried_by=tuple(_text(runner_id) for runner_id in document.get("tried_by") or ()),
+            tried=document.get("tried") or 0,
+            first_failed_at=document.get("first_failed_at"),
             replaced_ids=tuple(document.get("replaced_ids") or ()),
             given_back=_given_back(document.get("given_back")),
             history=tuple(dict(entry) for entry in document.get("history") or ()),

@@ -80,12 +80,6 @@ EDGES = (
 state as it is."""
 
 
-DRAIN = "drain"
-"""The reason of an abort that costs the job nothing, and its note in the history."""
-REFUNDED = ", refunded"
-"""How the note of another abort that cost the job nothing ends."""
-
-
 def _transitions() -> Mapping[State, frozenset[State]]:
     reachable: dict[State, set[State]] = {state: set() for state in State}
     for edge in EDGES:

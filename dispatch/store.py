@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pymongo import ReturnDocument
@@ -24,6 +24,7 @@ from dispatch.contract import HandedOut, Language
 from dispatch.indexes import INDEXES, OUTGROWN
 from dispatch.lease import LeaseRules
 from dispatch.records import Job
+from dispatch.retry import LeaseEnd, Retry, ended_by, table
 from dispatch.states import HELD, OPEN, Edge, Outcome, State
 from dispatch.unreadable import Unreadable, UnreadableDocument
 
@@ -36,7 +37,8 @@ INDEX_NOT_FOUND = 27
 WRONG_TYPE = frozenset({2, 14})
 """What the server says of an update of a field that is not of the update's type."""
 REPLACED_IDS_MAX = 8
-LEASE_FIELDS = ("leased_by", "lease_token", "claim_id", "lease_deadline", "landing_deadline")
+OWNER_FIELDS = ("leased_by", "lease_token", "claim_id", "leased_at", "renew_until")
+LEASE_FIELDS = (*OWNER_FIELDS, "lease_deadline", "landing_deadline", "invalid_result")
 OF_ONE_JUDGING = (
     *LEASE_FIELDS,
     "handed_out",
@@ -46,6 +48,10 @@ OF_ONE_JUDGING = (
     "avoid_until",
     "failed_by",
     "failed_until",
+    "not_before",
+    "tried_by",
+    "tried",
+    "first_failed_at",
     "given_back",
 )
 """What a fresh judging begins without."""
@@ -63,6 +69,7 @@ ORPHANS_ORDER = [("lease_deadline", 1)]
 
 
 def waiting(
+    now: datetime,
     languages: Sequence[int],
     without: Iterable[int] = (),
     held_rejudges: Sequence[str] = (),
@@ -72,6 +79,7 @@ def waiting(
     return {
         "state": State.PENDING.value,
         "language": {"$in": list(languages)},
+        "not_before": passed_or_absent(now),
         **_without_problems(without),
         **_without_held(held_rejudges, held_priority),
     }
@@ -84,9 +92,42 @@ def orphaned(
     return {
         "state": {"$in": HELD_VALUES},
         "lease_deadline": passed_or_absent(now),
-        "attempts": {"$not": {"$gte": rules.max_attempts}},
+        "not_before": passed_or_absent(now),
         "language": {"$in": list(languages)},
+        **_tries_left(now, rules),
         **_without_problems(without),
+    }
+
+
+def _tries_left(now: datetime, rules: LeaseRules) -> Document:
+    """Match what has attempts left, or has had its pause and is not to be given up yet."""
+    return {
+        "$or": [
+            {"attempts": {"$not": {"$gte": rules.max_attempts}}},
+            {
+                "tried": {"$not": {"$gte": rules.give_up_runners}},
+                "first_failed_at": {"$not": {"$lte": now - timedelta(seconds=rules.give_up_s)}},
+                "lease_deadline": {
+                    "$gt": now - timedelta(seconds=rules.give_up_s),
+                    "$lte": now - timedelta(seconds=rules.overtime_pause_s),
+                },
+            },
+        ]
+    }
+
+
+def given_up(now: datetime, rules: LeaseRules) -> Document:
+    """Return the filter of orphans that are to land a judge error. As `retry.may_give_up`."""
+    long_ago = now - timedelta(seconds=rules.give_up_s)
+    return {
+        "state": {"$in": HELD_VALUES},
+        "lease_deadline": passed_or_absent(now),
+        "attempts": {"$gte": rules.max_attempts},
+        "$or": [
+            {"tried": {"$gte": rules.give_up_runners}},
+            {"first_failed_at": {"$lte": long_ago}},
+            {"lease_deadline": passed_or_absent(long_ago)},
+        ],
     }
 
 
@@ -95,6 +136,15 @@ def taken_under(runner_id: str, claim_id: str) -> Document:
     # The type is what the partial index asks for: without it, all that the runner ever did
     # would be looked through.
     return {"leased_by": runner_id, "claim_id": {"$eq": claim_id, "$type": "string"}}
+
+
+def in_force(runner_id: str, now: datetime) -> Document:
+    """Return the filter of the leases of `runner_id` whose deadline has not passed."""
+    return {
+        "leased_by": runner_id,
+        "state": {"$in": HELD_VALUES},
+        "lease_deadline": {"$gt": now},
+    }
 
 
 def stored(number: int) -> Any:
@@ -177,6 +227,7 @@ class JobStore:
 
     def pending(
         self,
+        now: datetime,
         languages: Sequence[int],
         without: Iterable[int],
         limit: int,
@@ -190,7 +241,7 @@ class JobStore:
         Nor jobs of `held_rejudges` at `held_priority` or below: one of them that also waits for
         itself (handed in lately, rejudged alone, moved to the front) has a better priority.
         """
-        wanted = waiting(languages, without, held_rejudges, held_priority)
+        wanted = waiting(now, languages, without, held_rejudges, held_priority)
         if not_failed_by is not None:
             wanted["failed_by"] = {"$ne": not_failed_by}
         found = self.newest.find(self.past_unreadable(wanted))
@@ -199,19 +250,26 @@ class JobStore:
     def orphans(
         self, now: datetime, languages: Sequence[int], without: Iterable[int], limit: int
     ) -> list[Job]:
-        """Return leases that are over and have attempts left, the longest over first."""
+        """Return leases that are over and may be taken again, the longest over first."""
         wanted = orphaned(now, self.rules, languages, without)
         found = self.newest.find(self.past_unreadable(wanted))
         return self.read_all(found.sort(ORPHANS_ORDER).limit(limit))
 
-    def exhausted(self, now: datetime, limit: int) -> list[Job]:
-        """Return leases that are over and have no attempt left, the longest over first."""
-        wanted = {
-            "state": {"$in": HELD_VALUES},
-            "lease_deadline": passed_or_absent(now),
-            "attempts": {"$gte": self.rules.max_attempts},
-        }
+    def pausing(self, now: datetime, limit: int) -> list[Job]:
+        """Return waiting jobs that nobody is handed yet, the next to be first."""
+        wanted = {"state": State.PENDING.value, "not_before": {"$gt": now}}
         found = self.jobs.find(self.past_unreadable(wanted))
+        return self.read_all(found.sort([("not_before", 1)]).limit(limit))
+
+    def pause_over(self, now: datetime, within_s: float, limit: int) -> list[Job]:
+        """Return waiting jobs whose pause has ended within the last `within_s` seconds."""
+        lately = {"$gt": now - timedelta(seconds=within_s), "$lte": now}
+        wanted = {"state": State.PENDING.value, "not_before": lately}
+        return self.read_all(self.newest.find(self.past_unreadable(wanted)).limit(limit))
+
+    def exhausted(self, now: datetime, limit: int) -> list[Job]:
+        """Return leases that are over and are to be given up, the longest over first."""
+        found = self.jobs.find(self.past_unreadable(given_up(now, self.rules)))
         return self.read_all(found.sort([("lease_deadline", 1)]).limit(limit))
 
     def held_by(self, runner_id: str, job_ids: Sequence[str]) -> set[str]:
@@ -231,13 +289,8 @@ class JobStore:
             found = self.jobs.find(wanted, {"job_id": 1}, session=session)
             return {document["job_id"] for document in found}
 
-    def last_judged_at(
-        self, runner_id: str, now: datetime, *, besides: Sequence[str]
-    ) -> datetime | None:
-        """Return when the runner last judged a job other than `besides` (job ids).
-
-        Jobs that were rejudged since are not counted.
-        """
+    def last_judged_at(self, runner_id: str, now: datetime) -> datetime | None:
+        """Return when the runner last judged a job. Those rejudged since are not counted."""
         # The bound keeps the sort on the index.
         last = self.jobs.find_one(
             {
@@ -245,12 +298,38 @@ class JobStore:
                 "state": State.DONE.value,
                 "done_at": {"$lte": now},
                 "outcome": Outcome.VERDICT.value,
-                "job_id": {"$nin": list(besides)},
             },
             {"done_at": 1},
             sort=[("done_at", -1)],
         )
         return None if last is None else last["done_at"]
+
+    def was_judged(
+        self, problem_id: int, testdata_sha256: str, since: datetime, by: Sequence[str]
+    ) -> bool:
+        """Tell whether one of these runners has judged a job with that test data since then."""
+        judged = {
+            "leased_by": {"$in": list(by)},
+            "state": State.DONE.value,
+            "done_at": {"$gt": since},
+            "outcome": Outcome.VERDICT.value,
+            "problem_id": problem_id,
+            "handed_out.testdata_sha256": testdata_sha256,
+        }
+        return self.jobs.find_one(judged, {"_id": 1}) is not None
+
+    def longest_lease_since(self, now: datetime) -> datetime | None:
+        """Return when the oldest lease that is still in force was taken."""
+        oldest = self.jobs.find_one(
+            {
+                "state": {"$in": HELD_VALUES},
+                "lease_deadline": {"$gt": now},
+                "leased_at": {"$gt": EPOCH},
+            },
+            {"leased_at": 1},
+            sort=[("leased_at", 1)],
+        )
+        return None if oldest is None else oldest["leased_at"]
 
     def marks_due(self, limit: int) -> list[Job]:
         """Return rejudged jobs whose mark on the submission may be missing."""
@@ -410,14 +489,15 @@ class JobStore:
         handed_out: HandedOut,
         now: datetime,
     ) -> Job | None:
-        """Lease an orphan, if its deadline has still passed and it has attempts left.
+        """Lease an orphan, if its deadline has still passed and it may be tried again.
 
         Raises:
             DuplicateKeyError: this runner took another job under `claim_id`.
         """
         guard = {
             "lease_deadline": passed_or_absent(now),
-            "attempts": {"$not": {"$gte": self.rules.max_attempts}},
+            "not_before": passed_or_absent(now),
+            **_tries_left(now, self.rules),
         }
         return self._take(
             states.RECLAIM, guard, job, runner_id, lease_token, claim_id, handed_out, now
@@ -434,13 +514,24 @@ class JobStore:
         handed_out: HandedOut,
         now: datetime,
     ) -> Job | None:
+        left = _left_without_result(job, now, self.rules) if edge is states.RECLAIM else {}
+        tried_by = left.get("tried_by", job.tried_by)
+        # What is tried beyond the attempts costs none: see `retry.decide`.
+        cost = 1 if job.attempts < self.rules.max_attempts else 0
         taken = {
+            **left,
             "leased_by": runner_id,
             "lease_token": lease_token,
+            "leased_at": now,
             "lease_deadline": self.rules.lease_deadline(now),
+            "renew_until": self.rules.renew_until(now, handed_out.tasks),
             "handed_out": handed_out.to_document(),
+            "tried": len({*tried_by, runner_id}),
         }
-        gone = ["landing_deadline", "avoid_runner", "avoid_until", "given_back"]
+        gone = [
+            *("landing_deadline", "avoid_runner", "avoid_until", "given_back"),
+            *("not_before", "invalid_result"),
+        ]
         if claim_id is None:
             gone.append("claim_id")
         else:
@@ -453,27 +544,30 @@ class JobStore:
             guard={
                 **guard,
                 "fence": stored(job.fence),
-                "attempts": {**guard.get("attempts", {}), "$in": _as_stored(job.attempts)},
+                "attempts": {"$in": _as_stored(job.attempts)},
             },
             set_=taken,
             unset=gone,
-            inc={"attempts": 1, "fence": 1},
+            inc={"attempts": cost, "fence": 1},
             fence=job.fence + 1,
             runner_id=runner_id,
             now=now,
-            note=f"from {job.leased_by}" if edge is states.RECLAIM and job.leased_by else None,
+            reason=ended_by(job) if edge is states.RECLAIM else None,
+            from_runner=job.leased_by if edge is states.RECLAIM else None,
         )
 
     def renew(self, runner_id: str, job_ids: Sequence[str], now: datetime) -> int:
         """Push out the deadlines of those of `job_ids` that `runner_id` holds; return how many.
 
-        Not kept in the histories: renewals would push everything else out of them.
+        Not past their ceilings, and not kept in the histories: renewals would push everything else
+        out of them.
         """
         return self.jobs.update_many(
             {
                 "leased_by": runner_id,
                 "job_id": {"$in": list(job_ids)},
                 "state": {"$in": HELD_VALUES},
+                "renew_until": {"$not": {"$lte": now}},
             },
             {"$set": {"lease_deadline": self.rules.lease_deadline(now)}},
         ).matched_count
@@ -481,11 +575,7 @@ class JobStore:
     def end_leases(self, runner_id: str, now: datetime) -> int:
         """Have the deadlines of all that `runner_id` was leased pass now; return how many did."""
         return self.jobs.update_many(
-            {
-                "leased_by": runner_id,
-                "state": State.LEASED.value,
-                "lease_deadline": {"$gt": now},
-            },
+            {**in_force(runner_id, now), "state": State.LEASED.value},
             {"$set": {"lease_deadline": now}},
         ).modified_count
 
@@ -535,13 +625,25 @@ class JobStore:
             note=outcome.value,
         )
 
-    def restore(self, job: Job, *, now: datetime, note: str) -> Job | None:
-        """Give the job back to its owner after the landing that `job` began has failed."""
+    def restore(
+        self,
+        job: Job,
+        *,
+        now: datetime,
+        note: str,
+        invalid_result: bool = False,
+        not_before: datetime | None = None,
+    ) -> Job | None:
+        """Give the job back to its owner after the landing that `job` began has failed.
+
+        `not_before`: when it may be reclaimed, should the lease run out.
+        """
+        noted = _given(not_before=not_before, invalid_result=invalid_result or None)
         return self._transition(
             states.COMPLETE_RESTORE,
             job,
             guard={"fence": stored(job.fence)},
-            set_={"lease_deadline": self.rules.lease_deadline(now)},
+            set_={"lease_deadline": self.rules.lease_deadline(now), **noted},
             unset=["landing_deadline"],
             fence=job.fence,
             runner_id=job.leased_by,
@@ -549,82 +651,88 @@ class JobStore:
             note=note,
         )
 
-    def abort_refunded(
-        self, job: Job, *, runner_id: str, lease_token: str | None, reason: str, now: datetime
-    ) -> Job | None:
-        """Take a job back at no cost: to the tail of its line, its attempt refunded."""
-        guard = {
-            "attempts": {"$gt": 0},
-            "drain_refunds": {"$not": {"$gte": self.rules.drain_refunds_max}},
-        }
-        refund = {"attempts": -1, "drain_refunds": 1}
-        note = reason if reason == states.DRAIN else f"{reason}{states.REFUNDED}"
-        return self._give_back(job, guard, {}, refund, runner_id, lease_token, reason, now, note)
-
-    def abort_counted(
-        self, job: Job, *, runner_id: str, lease_token: str | None, reason: str, now: datetime
-    ) -> Job | None:
-        """Take a job with attempts left back: to the tail of its line, its attempt counted."""
-        guard = {"attempts": {"$not": {"$gte": self.rules.max_attempts}}}
-        failed = {
-            "failed_by": [*dict.fromkeys([*job.failed_by, runner_id])],
-            "failed_until": self.rules.head_start_after_failure(now),
-        }
-        return self._give_back(job, guard, failed, {}, runner_id, lease_token, reason, now)
-
-    def _give_back(
+    def give_back(
         self,
         job: Job,
-        guard: Document,
-        set_: Document,
-        inc: Mapping[str, int],
+        *,
         runner_id: str,
         lease_token: str | None,
-        reason: str,
+        end: LeaseEnd,
+        retry: Retry,
         now: datetime,
-        note: str | None = None,
     ) -> Job | None:
+        """Take a job back from its holder, to the tail of its line, as `retry` says."""
+        set_: Document = {"avoid_runner": runner_id, "avoid_until": retry.others_first_until}
+        if retry.tried:
+            set_ = {
+                **_tried(job, runner_id, now),
+                "failed_by": [*dict.fromkeys([*job.failed_by, runner_id])],
+                "failed_until": retry.others_first_until,
+            }
+        inc = {"attempts": -1} if retry.refunded else {}
+        if retry.counts_as_drain:
+            inc["drain_refunds"] = 1
         return self._transition(
             states.ABORT,
             job,
-            guard={**_owner(runner_id, lease_token), **guard, "fence": stored(job.fence)},
+            # The decision was made on these.
+            guard={
+                **_owner(runner_id, lease_token),
+                "fence": stored(job.fence),
+                "attempts": {"$in": _as_stored(job.attempts)},
+            },
             set_={
                 **set_,
+                **_given(not_before=retry.not_before),
                 "queued_at": now,
-                "avoid_runner": runner_id,
-                "avoid_until": self.rules.head_start_after_abort(now),
                 "given_back": {
                     "runner_id": runner_id,
                     "lease_token": job.lease_token,
-                    "reason": reason,
+                    "reason": end.value,
                 },
             },
-            unset=[*LEASE_FIELDS, "handed_out"],
+            unset=[
+                *LEASE_FIELDS,
+                "handed_out",
+                *(["not_before"] if retry.not_before is None else []),
+            ],
             inc=inc,
             fence=job.fence,
             runner_id=runner_id,
             now=now,
-            note=note or reason,
+            reason=end,
+            refunded=retry.refunded,
         )
 
     def begin_exhaust(self, job: Job, *, now: datetime) -> Job | None:
         """Take a job whose last lease is over from its owner, to land a judge error."""
-        guard = {
-            "lease_deadline": passed_or_absent(now),
-            "attempts": {"$gte": self.rules.max_attempts},
-        }
-        return self._exhaust(job, guard, now, note=f"last held by {job.leased_by}")
+        wanted = given_up(now, self.rules)
+        guard = {name: wanted[name] for name in ("lease_deadline", "attempts", "$or")}
+        return self._exhaust(
+            job,
+            guard,
+            now,
+            reason=ended_by(job),
+            from_runner=job.leased_by,
+            left={"first_failed_at": job.first_failed_at or job.lease_deadline or now},
+        )
 
     def begin_exhaust_by_abort(
-        self, job: Job, *, runner_id: str, lease_token: str | None, reason: str, now: datetime
+        self, job: Job, *, runner_id: str, lease_token: str | None, end: LeaseEnd, now: datetime
     ) -> Job | None:
-        """Take a job given back with no attempt left, to land a judge error."""
+        """Take a job that is given back and given up from its holder, to land a judge error."""
         guard = {
             **_owner(runner_id, lease_token),
             "attempts": {"$gte": self.rules.max_attempts},
         }
         return self._exhaust(
-            job, guard, now, note=reason, runner_id=runner_id, only_from=State.LEASED
+            job,
+            guard,
+            now,
+            reason=end,
+            runner_id=runner_id,
+            only_from=State.LEASED,
+            left=_tried(job, runner_id, now),
         )
 
     def _exhaust(
@@ -632,8 +740,11 @@ class JobStore:
         job: Job,
         guard: Document,
         now: datetime,
-        note: str,
+        *,
+        reason: LeaseEnd,
+        left: Document,
         runner_id: str | None = None,
+        from_runner: str | None = None,
         only_from: State | None = None,
     ) -> Job | None:
         # Nobody renews this landing: when it dies, the sweep begins it again after its deadline.
@@ -642,13 +753,14 @@ class JobStore:
             states.EXHAUST_BEGINS,
             job,
             guard={**guard, "fence": stored(job.fence)},
-            set_={"landing_deadline": deadline, "lease_deadline": deadline},
-            unset=["leased_by", "lease_token", "claim_id"],
+            set_={**left, "landing_deadline": deadline, "lease_deadline": deadline},
+            unset=[*OWNER_FIELDS],
             inc={"fence": 1},
             fence=job.fence + 1,
             runner_id=runner_id,
             now=now,
-            note=note,
+            reason=reason,
+            from_runner=from_runner,
             only_from=only_from,
         )
 
@@ -760,12 +872,13 @@ class JobStore:
         )
 
     def move_to_front(self, job: Job, *, priority: int, now: datetime) -> Job | None:
-        """Give a waiting job that priority, unless it has a better one."""
+        """Give a waiting job that priority, unless it has a better one; its pause is over."""
         return self._transition(
             states.MOVE_TO_FRONT,
             job,
             guard={"fence": stored(job.fence)},
             max_={"priority": priority},
+            unset=["not_before"],
             fence=job.fence,
             runner_id=None,
             now=now,
@@ -852,6 +965,9 @@ class JobStore:
         push: Document | None = None,
         new_job_id: str | None = None,
         note: str | None = None,
+        reason: LeaseEnd | None = None,
+        refunded: bool = False,
+        from_runner: str | None = None,
         only_from: State | None = None,
         attempts: int | None = None,
     ) -> Job | None:
@@ -868,6 +984,9 @@ class JobStore:
             if attempts is None
             else attempts,
             runner_id=runner_id,
+            from_runner=from_runner,
+            reason=None if reason is None else reason.value,
+            refunded=refunded or None,
             note=note,
         )
         update: Document = {
@@ -946,6 +1065,27 @@ def _given(**fields: Any) -> Document:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def _tried(job: Job, runner_id: str | None, now: datetime) -> Document:
+    """Return what a lease of `runner_id` that ended without a result leaves on the job."""
+    added = () if runner_id is None else (runner_id,)
+    return {
+        "tried_by": [*dict.fromkeys([*job.tried_by, *added])],
+        "first_failed_at": job.first_failed_at or now,
+    }
+
+
+def _left_without_result(job: Job, now: datetime, rules: LeaseRules) -> Document:
+    """Return what the lease of an orphan leaves on it."""
+    over_at = job.lease_deadline or now
+    left = _tried(job, job.leased_by, over_at)
+    end = ended_by(job)
+    if end is not LeaseEnd.LOST and job.leased_by is not None:
+        others_first_s = table(rules)[end].others_first_s
+        left["failed_by"] = [*dict.fromkeys([*job.failed_by, job.leased_by])]
+        left["failed_until"] = over_at + timedelta(seconds=others_first_s)
+    return left
+
+
 def _entry(
     *,
     event: str,
@@ -954,7 +1094,7 @@ def _entry(
     fence: int,
     attempts: int,
     runner_id: str | None = None,
-    note: str | None = None,
+    **facts: Any,
 ) -> Document:
     return {
         "at": now,
@@ -962,5 +1102,5 @@ def _entry(
         "job_id": job_id,
         "fence": fence,
         "attempts": attempts,
-        **_given(runner_id=runner_id, note=note),
+        **_given(runner_id=runner_id, **facts),
     }

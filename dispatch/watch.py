@@ -69,17 +69,13 @@ def landed(
     runner_id: str,
     done: Job,
     *,
-    judge_error: bool,
     now: Clock,
     troubled: bool = False,
 ) -> None:
     """Note what `done`, landed by the runner, says about it and about those before it.
 
-    `judge_error`: that is what it reported of a case. `troubled`: it is known for troubles.
+    `troubled`: it is known for troubles.
     """
-    if judge_error:
-        queue.runners.note_trouble(runner_id, kind=Kind.JUDGE_ERROR, job_id=done.job_id, now=now())
-        return
     if done.outcome is not Outcome.VERDICT:
         return
     if troubled:
@@ -156,9 +152,7 @@ def _rests(queue: Queue, row: list[Trouble], now: Clock) -> bool:
 
 
 def _row(queue: Queue, runner: Runner, now: Clock) -> list[Trouble]:
-    # A judge error that the runner reported itself looks like any job it judged.
-    given_up = [one.job_id for one in runner.troubles if one.kind is Kind.JUDGE_ERROR]
-    last_judged_at = queue.jobs.last_judged_at(runner.runner_id, now(), besides=given_up)
+    last_judged_at = queue.jobs.last_judged_at(runner.runner_id, now())
     if runner.judged_at is not None:
         # Rejudges and retention take jobs out of sight; that they were judged stays true.
         last_judged_at = max(runner.judged_at, last_judged_at or runner.judged_at)

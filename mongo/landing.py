@@ -62,7 +62,9 @@ def process_result(
     runner_id: str | None = None,
     contradicted: Contradicted | None = None,
 ) -> Landed:
-    """Land a result, or (`tasks` None) a judge error. See `dispatch.contract.ProcessResult`.
+    """Land a result, or a judge error (`tasks` None, or with one in it).
+
+    See `dispatch.contract.ProcessResult`.
 
     `contradicted` is told of two runners whose verdicts on the same test data differ.
 
@@ -89,14 +91,14 @@ def process_result(
             "judged_at": now(),
             "judged_by": runner_id,
             "testdata_sha256": handed_out.testdata_sha256,
-            "exhausted": False,
+            "exhausted": folded.status is Verdict.JE,
         }
     with engine.in_order():
         if preview and rejudge_id is not None:
             return _land_preview(submission_id, rejudge_id, result, contradicted)
         landed = (
             _land_judge_error(submission_id, result)
-            if tasks is None
+            if result["exhausted"]
             else _land_real(submission_id, result, contradicted)
         )
         if rejudge_id is not None and landed is not Landed.REFUSED:
@@ -191,6 +193,7 @@ def _land_judge_error(submission_id: str, result: dict[str, Any]) -> Landed:
             {"$set": {"fence": fence}},
         )
         if kept is not None:
+            _drop(result)
             finish_judging(kept["username"], kept["problem_id"])
             return Landed.VERDICT
         before = write_result(submission_id, guard={"$nor": [real_result_of_job]}, result=result)
@@ -200,6 +203,7 @@ def _land_judge_error(submission_id: str, result: dict[str, Any]) -> Landed:
             return Landed.JUDGE_ERROR
         newer = {"_id": submission_id, "fence": engine.at_most(fence)}
         if engine.submissions().find_one(newer, {"_id": 1}) is None:
+            _drop(result)
             return Landed.REFUSED
     raise recompute.RecomputeContendedError(f"submission {submission_id} keeps changing")
 

@@ -19,7 +19,10 @@ def gauges(service: Service) -> dict[str, float]:
         sample.name + "".join(sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if family.type == "gauge" and not family.name.startswith(OF_THE_PROCESS)
+        # A counter that another test in this process has moved tells when it was created.
+        if family.type == "gauge"
+        and not family.name.startswith(OF_THE_PROCESS)
+        and not family.name.endswith("_created")
     }
 
 
@@ -30,6 +33,8 @@ def test_the_gauges_follow_the_queue(service: Service) -> None:
         "dispatch_jobsleased": 0,
         "dispatch_jobslanding": 0,
         "dispatch_oldest_pending_seconds": 0,
+        "dispatch_longest_lease_seconds": 0,
+        "dispatch_held_problems": 0,
         "dispatch_paused": 0,
         "dispatch_stranded": 0,
         "dispatch_runners_alive": 0,
@@ -57,6 +62,7 @@ def test_the_gauges_follow_the_queue(service: Service) -> None:
         "dispatch_jobspending": 2,
         "dispatch_jobsleased": 1,
         "dispatch_oldest_pending_seconds": 12,
+        "dispatch_longest_lease_seconds": 12,
         "dispatch_paused": 1,
         "dispatch_stranded": 1,
         "dispatch_runners_alive": 1,

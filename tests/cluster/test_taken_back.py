@@ -13,6 +13,7 @@ import pytest
 from pymongo.database import Database
 
 from dispatch import job as verbs
+from dispatch.retry import LeaseEnd, Retry
 from mongo import storage
 from tests.cluster.cut_off import Document, Drop, drop, queue_of
 from tests.cluster.stage import Scenario, Scene, Stage
@@ -207,11 +208,12 @@ def a_claim_looks_at_the_line(scene: Scene) -> None:
         queue = queue_of(database)
         job = queue.jobs.get("s1")
         assert job is not None
-        queue.jobs.abort_counted(
+        queue.jobs.give_back(
             job,
             runner_id=scene.runner.runner_id,
             lease_token=None,
-            reason="prep_failed",
+            end=LeaseEnd.PREP_FAILED,
+            retry=Retry(refunded=False, tried=True, others_first_until=EPOCH),
             now=EPOCH,
         )
 

@@ -25,6 +25,8 @@ RULES = LeaseRules(
     max_attempts=50,
     abort_head_start_s=0.05,
     orphan_head_start_s=0.05,
+    retry_pauses_s=(),
+    give_up_s=0,
 )
 RUNNERS = 8
 DIE_SHARE, DRAIN_SHARE, HANG_SHARE = 0.05, 0.05, 0.03

@@ -17,7 +17,14 @@ URI, FAST_S = sys.argv[1], float(sys.argv[2])
 _time, _time_ns, _datetime = time.time, time.time_ns, datetime.datetime
 
 
-class SkewedDatetime(_datetime):
+class AnyDatetime(type):
+    """Have what was made elsewhere, as by the BSON decoder, be a `datetime` on that host too."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, _datetime)
+
+
+class SkewedDatetime(_datetime, metaclass=AnyDatetime):
     """`datetime` on that host."""
 
     @classmethod

@@ -186,7 +186,7 @@ def _run(service: LiveService, database: Any) -> None:
     jobs = list(database.jobs.find())
     assert [job["_id"] for job in jobs if job["state"] != "done"] == []
     assert len(jobs) == JOBS
-    rules = LeaseRules(lease_ttl_s=LEASE_TTL_S, max_attempts=20)
+    rules = LeaseRules(lease_ttl_s=LEASE_TTL_S, max_attempts=20, retry_pauses_s=(), give_up_s=0)
     assert check_database(database, rules) == []
     for submission in database.submissions.find():
         expected = {"AC": 0, "WA": 1}[verdict_for(submission["_id"])]

@@ -35,7 +35,7 @@ PROBLEMS = (1, 2, 3, 4, 5)
 LANDING_S = float(os.environ.get("LANDING_S", "5"))
 SETTLED_S_MAX = 150
 FAILING, LAPSING = 0.03, 0.005
-RULES = LeaseRules(lease_ttl_s=4, landing_ttl_s=2, max_attempts=4)
+RULES = LeaseRules(lease_ttl_s=4, landing_ttl_s=2, max_attempts=4, retry_pauses_s=(), give_up_s=0)
 VERDICTS = ("AC", "AC", "WA", "CE", "TLE", "RE", "JE")
 
 _spawn = multiprocessing.get_context("spawn")

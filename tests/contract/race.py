@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dispatch.contract import new_job_id
 from dispatch.records import Job
+from dispatch.retry import LeaseEnd, Retry, decide
 from dispatch.states import Outcome
+from dispatch.store import JobStore
 from tests.stateful.bench import HANDED_OUT, RULES, Bench, Time
 
 A, B = "rn_A", "rn_B"
@@ -16,6 +19,13 @@ SHORT = {
     "swept twice": ("exhaust_begins", "lease over", "exhaust_begins"),
     "is swept up": ("lease over", "at the limit", "exhaust_begins"),
 }
+
+
+def give_back(store: JobStore, job: Job, end: LeaseEnd, asked: Mapping[str, Any]) -> Job | None:
+    """Give the job back as the retry rule says of it while it has attempts left."""
+    retry = decide(end, replace(job, attempts=1), RULES, asked["now"], jitter=0)
+    assert isinstance(retry, Retry)
+    return store.give_back(job, **asked, end=end, retry=retry)
 
 
 class Race:
@@ -75,11 +85,11 @@ class Race:
             "complete_begins": lambda: self.store.begin_complete(job, **asked),
             "complete_ends": lambda: self.store.end_complete(job, outcome=Outcome.VERDICT, now=now),
             "complete_restore": lambda: self.store.restore(job, now=now, note="a test"),
-            "drain": lambda: self.store.abort_refunded(job, **asked, reason="drain"),
-            "abort": lambda: self.store.abort_counted(job, **asked, reason="rejected"),
+            "drain": lambda: give_back(self.store, job, LeaseEnd.DRAIN, asked),
+            "abort": lambda: give_back(self.store, job, LeaseEnd.REJECTED, asked),
             "exhaust_begins": lambda: self.store.begin_exhaust(job, now=now),
             "last abort": lambda: self.store.begin_exhaust_by_abort(
-                job, **asked, reason="rejected"
+                job, **asked, end=LeaseEnd.REJECTED
             ),
             "exhaust_ends": lambda: self.store.end_exhaust(
                 job, outcome=Outcome.JUDGE_ERROR, now=now

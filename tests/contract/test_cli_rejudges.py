@@ -278,6 +278,8 @@ def test_the_queue_is_shown(service: Service, run: Callable[..., str]) -> None:
             {"state": "pending", "priority": 0, "count": 2},
         ],
         "oldest_pending_age_s": 7.0,
+        "longest_lease_s": 7.0,
+        "held_problems": [],
         "landed_per_min": nothing,
         "unreadable": 0,
         "paused": None,

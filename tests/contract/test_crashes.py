@@ -225,7 +225,7 @@ BREAKS: dict[str, tuple[tuple[str, ...], str, int]] = {
         4,
     ),
     "abort": (("submit", "claim"), "abort", 1),
-    "abort at the limit": (LAST_LEASE, "abort", 6),
+    "abort at the limit": (LAST_LEASE, "abort", 5),
     "exhaustion": ((*LAST_LEASE, "lease over"), "sweep", 5),
     "rejudge of a waiting job": (("submit",), "rejudge", 3),
     "rejudge of a leased job": (("submit", "claim"), "rejudge", 3),

@@ -14,8 +14,9 @@ import pytest
 from pymongo import MongoClient
 
 from dispatch.records import Job
+from dispatch.retry import LeaseEnd
 from dispatch.states import EDGES, State
-from tests.contract.race import A, B, Race
+from tests.contract.race import A, B, Race, give_back
 from tests.stateful.bench import HANDED_OUT, RULES, Bench
 
 
@@ -198,9 +199,9 @@ def test_i3_only_the_owner_acts(race: Race, edge: str, runner_id: str, token: st
     asked: dict[str, Any] = {"runner_id": runner_id, "lease_token": token, "now": race.now()}
     acts: dict[str, Callable[[], Job | None]] = {
         "complete_begins": lambda: store.begin_complete(job, **asked),
-        "drain": lambda: store.abort_refunded(job, **asked, reason="drain"),
-        "abort": lambda: store.abort_counted(job, **asked, reason="rejected"),
-        "last abort": lambda: store.begin_exhaust_by_abort(job, **asked, reason="rejected"),
+        "drain": lambda: give_back(store, job, LeaseEnd.DRAIN, asked),
+        "abort": lambda: give_back(store, job, LeaseEnd.REJECTED, asked),
+        "last abort": lambda: store.begin_exhaust_by_abort(job, **asked, end=LeaseEnd.REJECTED),
     }
     assert acts[edge]() is None
     assert race.raw() == before

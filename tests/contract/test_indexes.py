@@ -143,8 +143,8 @@ def full(mongod: EmbeddedMongo) -> Iterator[TenThousand]:
 
 READS: dict[str, tuple[Callable[[Queue], Any], int]] = {
     # The call, and how many documents it may look at.
-    "claim: the line": (lambda q: q.jobs.pending([0, 1, 2], [], LIMIT), LIMIT + 3),
-    "claim: one language": (lambda q: q.jobs.pending([1], [], LIMIT), LIMIT),
+    "claim: the line": (lambda q: q.jobs.pending(NOW, [0, 1, 2], [], LIMIT), LIMIT + 3),
+    "claim: one language": (lambda q: q.jobs.pending(NOW, [1], [], LIMIT), LIMIT),
     "the best priority": (lambda q: q.jobs.highest_priority([0, 1, 2], "s17"), 5),
     "the longest waiting": (lambda q: q.jobs.oldest_pending(), 1),
     "restores due": (lambda q: q.jobs.restores_due(LIMIT), 0),
@@ -165,7 +165,7 @@ READS: dict[str, tuple[Callable[[Queue], Any], int]] = {
     "open: leased, further": (lambda q: repair.open_page(q, (1, NOW), LIMIT), LIMIT),
     "open: landing": (lambda q: repair.open_page(q, (2, None), LIMIT), EXHAUSTED),
     "given up": (lambda q: repair.given_up(q, LIMIT), GIVEN_UP),
-    "last judged": (lambda q: q.jobs.last_judged_at("rn_7", NOW, besides=["jb_1"]), 10),
+    "last judged": (lambda q: q.jobs.last_judged_at("rn_7", NOW), 10),
 }
 
 
@@ -192,7 +192,7 @@ def test_a_read_seeks(full: TenThousand, name: str) -> None:
 
 
 def test_the_claims_write_looks_at_one_document(full: TenThousand) -> None:
-    (job,) = full.queue.jobs.pending([0], [], 1)
+    (job,) = full.queue.jobs.pending(NOW, [0], [], 1)
     work = full.work(
         lambda: full.queue.jobs.claim(
             job,
@@ -208,7 +208,7 @@ def test_the_claims_write_looks_at_one_document(full: TenThousand) -> None:
 
 
 def test_the_place_in_line_is_counted_on_the_index(full: TenThousand) -> None:
-    job = full.queue.jobs.pending([0, 1, 2], [], 10)[9]
+    job = full.queue.jobs.pending(NOW, [0, 1, 2], [], 10)[9]
     full.listener.sent.clear()
     assert full.queue.jobs.ahead_of(job, 1_000) == 9
     for command in full.listener.sent:

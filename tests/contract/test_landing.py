@@ -226,7 +226,7 @@ def test_a_judge_error_that_a_runner_reports_is_treated_the_same(
 ) -> None:
     course.submit("ada", 1, "sn_1")
     course.land("sn_1", "AC", fence=2)
-    assert course.land("sn_1", *tasks, fence=4, job_id="jb_2") is Landed.VERDICT
+    assert course.land("sn_1", *tasks, fence=4, job_id="jb_2") is Landed.JUDGE_ERROR
     assert course.view("sn_1")["verdict"] == "JE"
     assert course.counters("ada") == (1, 1, [1])
     assert course.standing("hw", "ada", 1) == entry(100, 0, "sn_1")

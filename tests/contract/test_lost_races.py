@@ -130,7 +130,7 @@ def test_abort_looks_again(
     race: Race, monkeypatch: pytest.MonkeyPatch, between: tuple[str, ...], told: Ended
 ) -> None:
     race.do("claim")
-    come_between(monkeypatch, race, "abort_counted", steps(race, *between))
+    come_between(monkeypatch, race, "give_back", steps(race, *between))
     assert abort(race) is told
 
 
@@ -270,7 +270,7 @@ def test_i1_a_job_is_open_until_its_result_stands(race: Race) -> None:
     ("call", "edge", "between"),
     [
         (complete, "begin_complete", ("complete_begins", "complete_restore")),
-        (partial(abort, reason="drain"), "abort_refunded", ("complete_begins", "complete_restore")),
+        (partial(abort, reason="drain"), "give_back", ("complete_begins", "complete_restore")),
         (rejudge, "rejudge", ("complete_begins", "complete_restore")),
     ],
     ids=["complete", "abort", "rejudge"],
@@ -284,9 +284,6 @@ def test_looking_again_is_bounded(
 ) -> None:
     race.do("claim")
     meanwhile = steps(race, *between)
-    if edge == "abort_refunded":
-        # It falls back to the counted one, which must lose as well.
-        come_between(monkeypatch, race, "abort_counted", meanwhile, times=1000)
     come_between(monkeypatch, race, edge, meanwhile, times=1000)
     with pytest.raises(Contended):
         call(race)

@@ -38,6 +38,8 @@ NEWEST: dict[str, Callable[[Document], bool]] = {
     # A blob never changes, and whoever reads one was referred to it.
     "blobs.files": lambda command: "filename" not in command["filter"],
     "blobs.chunks": lambda command: True,
+    # Points of a chart.
+    "queue_samples": lambda command: True,
     # The line, where a claim looks for candidates: its write guards the very job.
     "jobs": lambda command: command.get("sort") in LINES or "pipeline" in command,
     # The code, and the test data, of a lease that has been looked at.

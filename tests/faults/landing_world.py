@@ -49,6 +49,9 @@ RESENDS_S = (1, 2, 4, 8, 16)
 Document = dict[str, Any]
 Snapshot = dict[str, list[Document]]
 
+RULES = LeaseRules(retry_pauses_s=(), give_up_s=0)
+"""A job that failed is handed out at once, and given up with its last attempt."""
+
 
 class World:
     """One course: its queue, its domain, its people."""
@@ -70,7 +73,7 @@ class World:
         majority = engine.CLIENT_OPTIONS["readConcernLevel"] == "majority"
         concern = WriteConcern("majority") if majority else WriteConcern(1, j=False)
         self.raw = raw.get_database(name, write_concern=concern)
-        self.queue = open_queue(database, rules=rules or LeaseRules())
+        self.queue = open_queue(database, rules=rules or RULES)
         self.domain_queue = DomainQueue(self.queue, self.clock)
         self.queue.create_indexes()
         engine.create_indexes()

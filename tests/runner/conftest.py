@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ def logged(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> Callable[[], str]:
     """What was logged: printed, or, where an earlier test has set logging up, as records."""
+    caplog.set_level(logging.DEBUG)  # That test may have set another.
 
     def text() -> str:
         printed = capsys.readouterr()

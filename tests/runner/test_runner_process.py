@@ -246,6 +246,9 @@ def test_every_slot_has_a_core_of_its_own(start, service):
     # One more than there are cores is not there at all.
     assert len(service.offers) == 1
     process.send_signal(signal.SIGTERM)
+    # Two signals at once are one.
+    beats = len(service.got("heartbeat"))
+    service.wait_for("heartbeat", beats + 2)
     process.send_signal(signal.SIGTERM)
     _, log = end(process)
     assert "fewer_slots_than_asked" in events(log)

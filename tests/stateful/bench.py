@@ -18,7 +18,13 @@ from dispatch.store import JobStore
 from dispatch.tried import Tried
 
 # The model knows nothing of runners that rest or are set aside.
-RULES = LeaseRules(max_attempts=2, drain_refunds_max=1, failures_max=1_000_000)
+RULES = LeaseRules(
+    max_attempts=2,
+    drain_refunds_max=1,
+    failures_max=1_000_000,
+    retry_pauses_s=(),
+    give_up_s=0,
+)
 ALIVE_S = 33.0
 GATES = ("result", "counters", "end")
 """Before the landing's first write, between its writes, after them."""

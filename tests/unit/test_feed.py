@@ -26,13 +26,17 @@ class FakeJobs:
     def __init__(self) -> None:
         self.lost: list[Any] = []
         self.line: list[Any] = []
+        self.paused: list[Any] = []
         self.asked = threading.Semaphore(0)
 
     def orphans(self, now: Any, languages: Any, without: Any, limit: int) -> list[Any]:
         self.asked.release()
         return self.lost[:limit]
 
-    def pending(self, languages: Any, without: Any, limit: int) -> list[Any]:
+    def pause_over(self, now: Any, within_s: float, limit: int) -> list[Any]:
+        return self.paused[:limit]
+
+    def pending(self, now: Any, languages: Any, without: Any, limit: int) -> list[Any]:
         return self.line[:limit]
 
 

@@ -164,13 +164,15 @@ def test_a_change_without_a_transition_is_found(change: dict[str, Any], invarian
 
 
 def test_i5_only_a_drain_refunds() -> None:
-    def back(note: str, attempts: int) -> dict[str, Any]:
-        return job(ENQUEUE, CLAIM, {**BACK, "note": note, "attempts": attempts}, state="pending")
+    def back(attempts: int, **facts: Any) -> dict[str, Any]:
+        return job(ENQUEUE, CLAIM, {**BACK, "attempts": attempts, **facts}, state="pending")
 
-    assert check_step(LEASED, back("drain", 0)) == []
-    assert check_step(LEASED, back("rejected", 1)) == []
-    assert found(check_step(LEASED, back("rejected", 0))) == {"I5"}
-    assert found(check_step(LEASED, back("drain", -1))) == {"I5"}
+    assert check_step(LEASED, back(0, reason="drain", refunded=True)) == []
+    assert check_step(LEASED, back(1, reason="rejected")) == []
+    assert found(check_step(LEASED, back(0, reason="rejected"))) == {"I5"}
+    assert found(check_step(LEASED, back(1, reason="drain", refunded=True))) == {"I5"}
+    assert found(check_step(LEASED, back(-1, reason="drain", refunded=True))) == {"I5"}
+    assert check_step(LEASED, back(0, note="drain")) == []
 
 
 def test_i3_an_abort_by_another_runner_is_found() -> None:

@@ -17,6 +17,8 @@ NEWEST = {
     "dispatch/store.py:JobStore.__init__": "where it gets its name",
     "dispatch/store.py:JobStore.pending": "the line: a claim's write guards the very job",
     "dispatch/store.py:JobStore.orphans": "as above",
+    "dispatch/store.py:JobStore.pause_over": "somebody who waits looks once more",
+    "dispatch/books.py:_samples": "points of a chart",
     "dispatch/glance.py:glance": "as above",
     "dispatch/runner.py:RunnerStore.__init__": "who a runner is, and what was noted of it, decides "
     "about no lease and no result",

@@ -78,5 +78,5 @@ def test_the_state_is_written_in_one_place() -> None:
     writes = [line for line in store.splitlines() if '"state": edge' in line]
     assert len(writes) == 1
     inserts = [line for line in store.splitlines() if '"state": State.PENDING.value' in line]
-    # The insert, and the four reads of the line.
-    assert len(inserts) == 5
+    # The insert, and the six reads of the line.
+    assert len(inserts) == 7
