@@ -693,6 +693,21 @@ def test_a_runner_on_probation_is_nobody_whom_others_wait_for(service: Service) 
     assert ask(service, lone)["submission_id"] == job["submission_id"]
 
 
+def test_a_submission_says_that_its_runners_are_on_probation(service: Service) -> None:
+    submission_id = service.submit("ada", 1)
+    runner = service.runner()
+
+    def reason() -> str:
+        view = service.ok("GET", f"/submissions/{submission_id}")
+        return str(view["waits_because"])
+
+    assert "have yet to pass a check" in reason()
+    while is_check(payload := ask(service, runner)):
+        answer(service, runner, payload, known(service, payload))
+    give_back(service, runner, payload, "drain")
+    assert "have yet to pass" not in reason()
+
+
 def test_a_runner_that_gets_nothing_gets_no_check(service: Service) -> None:
     runner = service.runner()
     service.call("POST", f"/runners/{runner.runner_id}/drain")
