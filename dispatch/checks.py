@@ -429,11 +429,11 @@ def _program(queue: Queue, program_id: str) -> KnownProgram | None:
 
 
 def landed(queue: Queue, runner: Runner, job_id: str, tasks: JudgeResult) -> None:
-    """Note what a result that has landed says of the runner's compiler.
+    """Note what a verdict that has landed says of the runner's compiler.
 
     Asks the database nothing unless the result is a compile error, or comes after one.
     """
-    if not queue.known_programs or probation.gave_up(tasks):
+    if not queue.known_programs:
         return
     is_error = probation.is_compile_error(tasks)
     if not is_error and not runner.checks.ce_rows:

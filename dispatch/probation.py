@@ -272,11 +272,6 @@ def says_nothing(tasks: JudgeResult) -> bool:
     return not any((case.stdout + case.stderr).strip() for cases in tasks for case in cases)
 
 
-def gave_up(tasks: JudgeResult) -> bool:
-    """Tell whether the runner could not judge something."""
-    return any(case.status is Verdict.JE for cases in tasks for case in cases)
-
-
 def _of_languages(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = document.get(name, {})
     if not isinstance(found, Mapping):

@@ -6,12 +6,14 @@ import io
 import threading
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from flask import Flask
 from pymongo import MongoClient
 
+from dispatch import checks, probation
 from dispatch.check_store import CheckRecord
 from dispatch.contract import Verdict
 from dispatch.probation import FOLLOW_UP_EVERY
@@ -458,6 +460,79 @@ def test_a_judge_error_is_no_wrong_verdict(service: Service) -> None:
     assert (told["set_aside"], told["checks"]["unproven"]) == (None, [PYTHON])
 
 
+# -- races: what a poll has read of its runner is old by the time it writes -----------------
+
+
+def stale(service: Service, runner: Runner) -> Any:
+    """The runner as a poll has read it."""
+    found = service.services.queue.runners.get(runner.runner_id)
+    assert found is not None
+    return found
+
+
+def give(service: Service, seen: Any, claim_id: str | None = None, now: Any = None) -> Any:
+    """Hand out what is due to a runner as it was seen, as a poll that was slow does."""
+    queue = service.services.queue
+    at = now or service.clock()
+    due = probation.due(seen.checks, checks.offered(queue, seen), queue.known_programs, at)
+    assert due is not None
+    return checks._give(queue, seen, due, claim_id, at)
+
+
+def test_a_wish_is_granted_one_check_whatever_was_read_before(service: Service) -> None:
+    runner = service.runner()
+    seen = stale(service, runner)
+    assert give(service, seen, "wish") is not None
+    later = replace(seen, checks=replace(seen.checks, proven={C: EPOCH}))
+    assert give(service, later, "wish") is None
+    assert give(service, later, "another") is not None
+
+
+def test_one_turn_is_one_follow_up_whatever_was_read_before(service: Service) -> None:
+    runner = proven(service)
+    service.clock.advance(TEN_MINUTES_S)
+    seen = stale(service, runner)
+    check = ask(service, runner)
+    answer(service, runner, check, known(service, check))
+    assert give(service, seen) is None
+
+
+@pytest.mark.parametrize("done", ["set aside", "drain", "revoke"])
+def test_one_that_gets_nothing_gets_no_check_whatever_was_read_before(
+    service: Service, done: str
+) -> None:
+    runner, runners = service.runner(), service.services.queue.runners
+    seen = stale(service, runner)
+    match done:
+        case "set aside":
+            runners.set_aside(runner.runner_id, why="x", now=service.clock())
+        case "drain":
+            runners.ask_to_drain(runner.runner_id, by="x", now=service.clock())
+        case _:
+            runners.revoke(runner.runner_id, now=service.clock())
+    assert give(service, seen) is None
+
+
+def test_a_program_that_was_proven_meanwhile_is_not_handed_out_again(service: Service) -> None:
+    runner = service.runner(languages=[PYTHON])
+    at_first = stale(service, runner)
+    answer(service, runner, ask(service, runner), "AC")
+    assert give(service, at_first) is None
+    once_proven = stale(service, runner)
+    answer(service, runner, ask(service, runner), "WA")
+    assert give(service, once_proven) is None
+
+
+def test_a_check_that_ended_twice_does_not_end_the_next(service: Service) -> None:
+    runner, store = service.runner(languages=[PYTHON]), service.services.queue.checks
+    ask(service, runner)
+    ((_, first),) = stale(service, runner).checks.open.items()
+    assert store.ended(runner.runner_id, first, how="drain", pause=None) is not None
+    second = ask(service, runner)
+    assert store.ended(runner.runner_id, first, how="drain", pause=None) is None
+    answer(service, runner, second, "AC")
+
+
 # -- follow-ups ------------------------------------------------------------------------------
 
 
@@ -562,6 +637,13 @@ def test_there_is_nothing_to_rejudge_of_one_that_failed_nothing(service: Service
     )
     assert service.call("POST", "/runners/rn_nobody/rejudge").status_code == 404
     assert service.call("POST", "/runners/rn_x/rejudge", key=service.keys["ada"]).status_code == 403
+
+
+def test_one_that_drained_and_is_reinstated_is_on_probation(service: Service) -> None:
+    runner = proven(service, languages=[PYTHON])
+    service.call("POST", f"/runners/{runner.runner_id}/drain")
+    service.call("POST", f"/runners/{runner.runner_id}/reinstate")
+    assert prove(service, runner) == [("AC", PYTHON), ("WA", PYTHON)]
 
 
 def test_one_that_others_set_aside_first_stays_so_for_their_reason(service: Service) -> None:
