@@ -796,24 +796,6 @@ def test_a_runner_that_gets_nothing_gets_no_check(service: Service) -> None:
     assert ask(service, runner) is None
 
 
-def test_a_poll_of_one_off_probation_asks_the_database_no_more(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runner = proven(service)
-    service.submit("ada", 1)
-    store = service.services.queue.checks
-
-    def asked(*_: Any, **__: Any) -> Any:
-        raise AssertionError("the checks were asked for")
-
-    for name in ("_runners", "_records"):
-        monkeypatch.setattr(store, name, property(asked))
-    job = ask(service, runner)
-    beat(service, runner, job["job_id"])
-    answer(service, runner, job, "AC")
-    assert ask(service, runner) is None
-
-
 def test_a_poll_on_probation_is_not_held_long(service: Service) -> None:
     runner = service.runner(languages=[PYTHON])
     ask(service, runner)
