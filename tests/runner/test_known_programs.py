@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import pytest
 
 from dispatch.contract import KnownProgram, Language, Verdict
@@ -27,11 +30,16 @@ def judged(bench: Bench, program: KnownProgram) -> CaseReport:
             caseCount=spec.case_count,
         ),
     )
-    data = known_programs.read_testdata(program.handed_out.testdata_sha256)
+    files = known_programs.KnownFiles()
+    data = files.read_testdata(program.handed_out.testdata_sha256)
+    packed = files.read_code(program.program_id)
     assert data is not None
+    assert packed is not None
     path = bench.folder / "data.zip"
     path.write_bytes(data)
-    source = known_programs._SOURCES[language][program.expected].encode()
+    with zipfile.ZipFile(io.BytesIO(packed)) as code:
+        (name,) = code.namelist()
+        source = code.read(name)
     with (
         TestData(path) as opened,
         bench.executor.open_job(TOOLCHAINS[language], source, bench.slot) as opened_program,
