@@ -38,8 +38,10 @@ REST_AFTER_S = 30.0
 """For how long nobody must wait before the thread ends."""
 TOLD_OF_MAX = 1_000
 ORPHANS_MAX = 8
-PAUSES_OVER_S = 3 * TICK_EVERY_S
-"""For how long a job whose pause is over is told of at every tick."""
+PAUSES_EVERY = 3
+"""Of so many ticks one looks for jobs whose pause is over."""
+PAUSES_OVER_S = (PAUSES_EVERY + 2) * TICK_EVERY_S
+"""How far back it looks: a tick may be late."""
 PENDING_MAX = 32
 """How many of the line a look without a stream tells of."""
 
@@ -140,6 +142,7 @@ class Feed:
         self._pause = threading.Event()
         self._token: Mapping[str, Any] | None = None
         self._tick_at = 0.0
+        self._ticks = 0
         self._failures = 0
         self.up = False
         """Whether the stream is up."""
@@ -271,8 +274,10 @@ class Feed:
         languages, jobs = self._queue.languages, self._queue.jobs
         for job in jobs.orphans(self._now(), languages, [], min(waiting, ORPHANS_MAX)):
             self._wakeup.job(job.submission_id, job.language)
-        for job in jobs.pause_over(self._now(), PAUSES_OVER_S, min(waiting, ORPHANS_MAX)):
-            self._wakeup.job(job.submission_id, job.language)
+        self._ticks += 1
+        if self._ticks % PAUSES_EVERY == 0:
+            for job in jobs.pause_over(self._now(), PAUSES_OVER_S, min(waiting, ORPHANS_MAX)):
+                self._wakeup.job(job.submission_id, job.language)
         for job in jobs.pending(self._now(), languages, [], min(waiting, pending_max)):
             # What is not told of again by anybody who looks: it may wait for its problem.
             self._wakeup.job(job.submission_id, job.language, hand_on=False)

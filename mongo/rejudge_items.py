@@ -100,12 +100,21 @@ def some(rejudge_id: str, state: str, limit: int, *, after: str = "") -> list[Do
     return list(found.sort("_id", 1).limit(limit))
 
 
-def queued(item: Mapping[str, Any], *, job_id: str, fence: int, was: Document | None) -> None:
-    """Note under which job and fence an item is judged, and what it showed just before."""
-    items().update_one(
+def queued(item: Mapping[str, Any], *, job_id: str, fence: int, was: Document | None) -> bool:
+    """Note under which job and fence an item is judged, and what it showed just before.
+
+    Tell whether it was still waiting.
+    """
+    noted = items().update_one(
         {"_id": item["_id"], "state": WAITING},
         {"$set": {"state": QUEUED, "job_id": job_id, "fence": fence, "before": was}},
     )
+    return noted.matched_count == 1
+
+
+def is_cancelled(item: Mapping[str, Any]) -> bool:
+    """Tell whether the item has been taken back."""
+    return items().find_one({"_id": item["_id"], "state": CANCELLED}, {"_id": 1}) is not None
 
 
 def settle(item: Mapping[str, Any], state: str, reason: str) -> None:

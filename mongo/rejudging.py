@@ -42,6 +42,8 @@ COLLECTED = (
     "result.fence",
 )
 QUEUE_BATCH = 200
+LOOK_UP_EVERY = 10
+"""Items queued before a step looks whether it is still wanted."""
 SETTLE_BATCH = 500
 QUEUED_MAX = 2_000
 """How many of one rejudge are in the queue at once: what is held is looked past by every claim."""
@@ -338,7 +340,9 @@ def _run(rejudge: Document, queue: BulkQueue) -> bool:
         return False
     batch = rejudge_items.some(rejudge["_id"], WAITING, room)
     failed = 0
-    for item in batch:
+    for number, item in enumerate(batch):
+        if number and number % LOOK_UP_EVERY == 0 and not _is_running(rejudge):
+            return True
         try:
             _queue(rejudge, item, queue)
         except Exception:
@@ -346,6 +350,12 @@ def _run(rejudge: Document, queue: BulkQueue) -> bool:
             failed += 1
             log.exception("rejudge_item_failed", item=item["_id"])
     return len(batch) == room and not failed
+
+
+def _is_running(rejudge: Document) -> bool:
+    """Tell whether nobody has cancelled or held the rejudge since this step began."""
+    running = {"_id": rejudge["_id"], "state": "running", "held": rejudge["held"]}
+    return rejudges().find_one(running, {"_id": 1}) is not None
 
 
 def _keep_hold(rejudge: Document, queue: BulkQueue) -> None:
@@ -396,7 +406,11 @@ def _queue(rejudge: Document, item: Document, queue: BulkQueue) -> None:
         if rejudge["mode"] != "preview":
             # The new result may have landed. (A preview's lands beside: what stood still stands.)
             was = item["before"]
-    rejudge_items.queued(item, job_id=asked[0], fence=asked[1], was=was)
+    noted = rejudge_items.queued(item, job_id=asked[0], fence=asked[1], was=was)
+    if not noted and rejudge_items.is_cancelled(item):
+        # The rejudge was cancelled between the look at the item and its job.
+        job = queue.jobs([submission["_id"]]).get(submission["_id"])
+        _take_back(rejudge["_id"], item, job, queue)
 
 
 def _settle_overtaken(rejudge: Document, queue: BulkQueue) -> None:
@@ -430,6 +444,7 @@ def _overtaken(rejudge_id: str, mode: str, job: JobView | None) -> tuple[str, st
 def _cancel(rejudge: Document, queue: BulkQueue) -> bool:
     rejudge_id = rejudge["_id"]
     queue.release(rejudge_id)
+    _note_entered(rejudge, queue)
     rejudge_items.items().update_many(
         {"rejudge": rejudge_id, "state": WAITING},
         {"$set": {"state": CANCELLED, "reason": "taken back"}},
@@ -449,6 +464,16 @@ def _cancel(rejudge: Document, queue: BulkQueue) -> bool:
     if rejudge["mode"] == "preview":
         return _move(rejudge, "discarding", then="cancelled", total=total)
     return _move(rejudge, "cancelled", total=total)
+
+
+def _note_entered(rejudge: Document, queue: BulkQueue) -> None:
+    """Note the jobs that a step entered and did not get to note; its items are the first."""
+    first = rejudge_items.some(rejudge["_id"], WAITING, QUEUE_BATCH)
+    jobs = queue.jobs([item["submission"] for item in first])
+    for item in first:
+        job = jobs.get(item["submission"])
+        if job is not None and job.rejudge_id == rejudge["_id"]:
+            rejudge_items.queued(item, job_id=job.job_id, fence=job.fence, was=item["before"])
 
 
 def _take_back(rejudge_id: str, item: Document, job: JobView | None, queue: BulkQueue) -> None:

@@ -32,6 +32,7 @@ from runner.retry import REPORT_DELAYS_S, Sleep, parse_retry_after, repeat
 from runner.user_client import UserClient
 from runner.wire import (
     AbortReason,
+    AtFault,
     CaseReport,
     JobOffer,
     UnreadableOffer,
@@ -194,9 +195,22 @@ class RunnerClient:
         body: dict[str, Any] = {"tasks": tasks_to_wire(tasks)}
         return self._deliver(job_id, "complete", body, lease_token, final={400: Delivery.INVALID})
 
-    def abort(self, job_id: str, reason: AbortReason, *, lease_token: str | None) -> Delivery:
-        """Give a job back, resending for up to 31 s of waits."""
-        return self._deliver(job_id, "abort", {"reason": reason.value}, lease_token, final={})
+    def abort(
+        self,
+        job_id: str,
+        reason: AbortReason,
+        *,
+        lease_token: str | None,
+        at_fault: AtFault | None = None,
+        detail: str = "",
+    ) -> Delivery:
+        """Give a job back, resending for up to 31 s of waits. `detail` is for people."""
+        body: dict[str, Any] = {"reason": reason.value}
+        if at_fault is not None:
+            body["at_fault"] = at_fault.value
+        if detail:
+            body["detail"] = detail
+        return self._deliver(job_id, "abort", body, lease_token, final={})
 
     def download(
         self, url: str, sink: BinaryIO, *, bytes_max: int, etag: str | None = None

@@ -26,10 +26,12 @@ from runner.limits import MIB
 from runner.process import JobStoppedError
 from runner.reports import compile_error_report
 from runner.testdata import TestData, TestDataCache, TestDataError
-from runner.wire import AbortReason, CaseReport, JobOffer
+from runner.wire import AbortReason, AtFault, CaseReport, JobOffer
 
 SOURCE_BYTES_MAX = 4 * MIB
 CODE_BYTES_MAX = 8 * MIB
+DETAIL_MAX = 300
+"""How many characters the service keeps of why a job was given back."""
 # The line comparison is the only checker there is.
 CHECKERS = frozenset({"default"})
 
@@ -47,7 +49,11 @@ class Stop(Enum):
 
 
 class CannotPrepareError(Exception):
-    """The job's code or test data cannot be had."""
+    """The job's code or test data cannot be had. `at_fault`: what is, where that is known."""
+
+    def __init__(self, why: str, *, at_fault: AtFault | None = None) -> None:
+        super().__init__(why)
+        self.at_fault = at_fault
 
 
 class CannotJudgeError(Exception):
@@ -123,26 +129,45 @@ class JobRunner:
         except (CannotPrepareError, TestDataError) as error:
             log.warning("job_not_prepared", error=str(error))
             self._health.failed(str(error), begun_at_s=begun_at_s)
-            self.give_back(offer.job_id, AbortReason.PREP_FAILED, offer.lease_token)
+            self._fail(offer, error.at_fault, str(error))
         except MachineFaultError as fault:
             log.error("machine_fault", reason=str(fault), unsound=fault.unsound)
             self._health.failed(str(fault), begun_at_s=begun_at_s)
             if fault.unsound:
                 self._on_unsound(offer.language, str(fault))
-            self.give_back(offer.job_id, AbortReason.PREP_FAILED, offer.lease_token)
+            self._fail(offer, AtFault.MACHINE, str(fault))
         except Exception as error:
             # Ours to mend: told in full, and the job goes where it may fare better.
             log.exception("runner_failed_at_job")
             self._health.failed(_in_short(error), begun_at_s=begun_at_s)
-            self.give_back(offer.job_id, AbortReason.PREP_FAILED, offer.lease_token)
+            self._fail(offer, AtFault.MACHINE, _in_short(error))
         else:
             self._health.judged()
             self._report(offer, tasks, log)
 
-    def give_back(self, job_id: str, reason: AbortReason, lease_token: str | None) -> None:
+    def give_back(
+        self,
+        job_id: str,
+        reason: AbortReason,
+        lease_token: str | None,
+        *,
+        at_fault: AtFault | None = None,
+        detail: str = "",
+    ) -> None:
         """Abort a job and log how that went."""
-        delivery = self._client.abort(job_id, reason, lease_token=lease_token)
+        delivery = self._client.abort(
+            job_id, reason, lease_token=lease_token, at_fault=at_fault, detail=detail
+        )
         _log.info("aborted", job_id=job_id, reason=reason.value, delivery=delivery.value)
+
+    def _fail(self, offer: JobOffer, at_fault: AtFault | None, why: str) -> None:
+        self.give_back(
+            offer.job_id,
+            AbortReason.PREP_FAILED,
+            offer.lease_token,
+            at_fault=at_fault,
+            detail=why[:DETAIL_MAX],
+        )
 
     def _judge(
         self,
@@ -182,7 +207,7 @@ class JobRunner:
                 blob.getvalue(), toolchain.source_name, bytes_max=SOURCE_BYTES_MAX
             )
         except BadZipError as error:
-            raise CannotPrepareError(f"code: {error}") from error
+            raise CannotPrepareError(f"code: {error}", at_fault=AtFault.SUBMISSION) from error
 
     def _open_testdata(self, offer: JobOffer) -> TestData:
         fetch = self._fetch(offer.testdata_url, "test data")

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from runner.archive import BadZipError, check_entries, open_archive, read_entry
-from runner.wire import TaskLimits
+from runner.wire import AtFault, TaskLimits
 
 ARCHIVE_BYTES_MAX = 512 << 20
 CASE_BYTES_MAX = 128 << 20
@@ -38,6 +38,8 @@ class TestDataError(Exception):
     """The test data cannot be had, or is not what the job says."""
 
     __test__ = False
+    at_fault = AtFault.PROBLEM
+    """One runner alone may be wrong about that; the service asks another."""
 
 
 class TestData:

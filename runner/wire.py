@@ -27,6 +27,14 @@ class Verdict(StrEnum):
     OLE = "OLE"
 
 
+class AtFault(StrEnum):
+    """What this runner holds to be at fault for a job that it gives back."""
+
+    MACHINE = "machine"
+    PROBLEM = "problem"
+    SUBMISSION = "submission"
+
+
 class AbortReason(StrEnum):
     """Why a runner gives a job back."""
 

@@ -237,6 +237,51 @@ def test_cancelled_what_was_not_claimed_keeps_its_result(course: Service, runner
     check_same_as_recomputed(course)
 
 
+@pytest.mark.parametrize("mode", ["preview", "replace"])
+def test_cancelled_while_a_step_enters_a_job_that_job_is_taken_back(
+    course: Service, runner: Runner, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    judged(course, runner, ("s1", "ada", 1, "AC"))
+    rejudge_id = start(course, homework_id="hw", mode=mode)
+    note = rejudge_items.queued
+
+    def after_a_cancel(item: dict[str, Any], **given: Any) -> bool:
+        course.database["rejudge_items"].update_one(
+            {"_id": item["_id"]}, {"$set": {"state": "cancelled"}}
+        )
+        return note(item, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rejudge_items, "queued", after_a_cancel)
+        go_on(course)
+    course.ok("POST", f"/rejudges/{rejudge_id}/cancel")
+    go_on(course)
+    assert course.view_job("s1")["outcome"] == "cancelled"
+    assert (course.claim(runner), course.view("s1")["verdict"]) == (None, "AC")
+    assert view(course, rejudge_id)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("mode", ["preview", "replace"])
+def test_i8_a_step_that_died_at_a_job_is_cancelled_with_it(
+    course: Service, runner: Runner, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    judged(course, runner, ("s1", "ada", 1, "AC"))
+    rejudge_id = start(course, homework_id="hw", mode=mode)
+
+    def die(*_: object, **__: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rejudge_items, "queued", die)
+        with pytest.raises(KeyboardInterrupt):
+            go_on(course)
+    course.ok("POST", f"/rejudges/{rejudge_id}/cancel")
+    go_on(course)
+    assert course.view_job("s1")["outcome"] == "cancelled"
+    assert (course.claim(runner), course.view("s1")["verdict"]) == (None, "AC")
+    assert view(course, rejudge_id)["state"] == "cancelled"
+
+
 # -- one submission ----------------------------------------------------------------------------
 
 

@@ -154,6 +154,8 @@ def _completions(
             replaced = job.get("replaced_ids", [])
             if entry["job"] not in replaced and len(replaced) < REPLACED_IDS_KEPT:
                 yield finding("lost_completion", entry["submission"], f"{entry['job']} is gone")
+        elif _is_of_a_cancelled_preview(job, snapshot):
+            continue  # Nobody wants it, and it lay beside what counts.
         elif (job.get("outcome"), job.get("lease_token")) != ("verdict", entry["token"]):
             yield finding(
                 "lost_completion",
@@ -161,6 +163,13 @@ def _completions(
                 f"{entry['runner']} was told 204; {job.get('leased_by')} ended it with "
                 f"{job.get('outcome')}",
             )
+
+
+def _is_of_a_cancelled_preview(job: Document, snapshot: Snapshot) -> bool:
+    return bool(job.get("preview")) and any(
+        rejudge["_id"] == job.get("rejudge_id") and rejudge["state"] == "cancelled"
+        for rejudge in snapshot.rejudges
+    )
 
 
 def _invariants(snapshot: Snapshot, rules: LeaseRules) -> Iterator[Finding]:

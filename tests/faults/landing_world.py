@@ -42,6 +42,8 @@ CHANGING = (
     "problems",
     "blobs.files",
     "blobs.chunks",
+    "problem_failures",
+    "dispatch_control",
 )
 RESENDS_S = (1, 2, 4, 8, 16)
 """How long a runner waits before each of its resends."""

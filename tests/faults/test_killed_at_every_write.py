@@ -137,6 +137,8 @@ def _settings(uri: str) -> dict[str, Any]:
     return {
         "mongodb_uri": uri,
         "secret_key": "a secret of sixteen",
+        "retry_pauses_s": (),
+        "give_up_s": 0,
         "admin_api_key": ADMIN_KEY,
         "runner_registration_token": TOKEN,
         "log_level": "ERROR",
@@ -233,7 +235,11 @@ def _die_at_each_write(
 
 def _reset(world: World) -> None:
     database = engine.submissions().database
-    for name in ("submissions", "jobs", "student_status", "blobs.files", "blobs.chunks"):
+    emptied = (
+        *("submissions", "jobs", "student_status", "blobs.files", "blobs.chunks"),
+        *("problem_failures", "dispatch_control"),
+    )
+    for name in emptied:
         if name.startswith("blobs"):
             keep = database["problems"].find_one({"_id": 1})["testdata"][-1]["blob_id"]
             field = "_id" if name == "blobs.files" else "files_id"

@@ -61,6 +61,8 @@ def dying(world: World, death: Death) -> Iterator[str]:
     settings = {
         "mongodb_uri": world.uri,
         "secret_key": "signs the links of a service",
+        "retry_pauses_s": (),
+        "give_up_s": 0,
         "log_level": "CRITICAL",
     }
     receive, send = _forkserver.Pipe(duplex=False)

@@ -215,27 +215,30 @@ def test_a_lost_identity_stops_everything_and_reports_nothing(scene):
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"),
+    ("fault", "reason", "at_fault"),
     [
-        ({"language": 7}, "rejected"),
-        ({"checker": "a custom one"}, "rejected"),
-        ({"tasks": "none"}, "rejected"),
-        ({"code_url": "/files/nowhere"}, "prep_failed"),
-        ({"testdata_url": "/files/nowhere"}, "prep_failed"),
-        ({"testdata_sha256": sha256(b"other data")}, "prep_failed"),
+        ({"language": 7}, "rejected", None),
+        ({"checker": "a custom one"}, "rejected", None),
+        ({"tasks": "none"}, "rejected", None),
+        ({"code_url": "/files/nowhere"}, "prep_failed", None),
+        ({"testdata_url": "/files/nowhere"}, "prep_failed", None),
+        ({"testdata_sha256": sha256(b"other data")}, "prep_failed", "problem"),
         (
             {"tasks": [{"taskScore": 1, "memoryLimit": 1, "timeLimit": 1, "caseCount": 2}]},
             "prep_failed",
+            "problem",
         ),
     ],
-    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else str(value),
 )
-def test_a_job_that_cannot_be_judged_goes_back(scene, fault, reason):
+def test_a_job_that_cannot_be_judged_goes_back(scene, fault, reason, at_fault):
     # Its program does not even compile: nobody should get to know.
     scene.service.add_job("jb_1", b"(", CASE, **fault)
     with scene.running():
         (abort,) = scene.service.wait_for("abort")
     assert (abort["job_id"], abort["reason"]) == ("jb_1", reason)
+    assert abort.get("at_fault") == at_fault
+    assert bool(abort.get("detail")) == (reason == "prep_failed")
     assert abort["lease_token"] == "lt_of_jb_1"
     assert scene.service.got("complete") == []
 
@@ -245,7 +248,7 @@ def test_a_code_zip_that_is_not_one_file_named_right_goes_back(scene):
     scene.service.blobs["/files/jb_1/code"] = scene.service.blobs["/files/jb_1/data"]
     with scene.running():
         (abort,) = scene.service.wait_for("abort")
-    assert abort["reason"] == "prep_failed"
+    assert (abort["reason"], abort["at_fault"]) == ("prep_failed", "submission")
 
 
 def test_a_failure_of_the_runner_itself_gives_the_job_back(scene, monkeypatch, logged):
@@ -256,7 +259,7 @@ def test_a_failure_of_the_runner_itself_gives_the_job_back(scene, monkeypatch, l
     scene.service.add_job("jb_1", RIGHT, CASE)
     with scene.running():
         (abort,) = scene.service.wait_for("abort")
-    assert abort["reason"] == "prep_failed"
+    assert (abort["reason"], abort["at_fault"]) == ("prep_failed", "machine")
     printed = logged()
     assert "ZeroDivisionError" in printed
 

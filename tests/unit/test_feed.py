@@ -250,6 +250,16 @@ def test_orphans_are_looked_for_beside_the_stream(bench: Bench) -> None:
         assert waiter.notice.submission_id == "sn_9"
 
 
+def test_pauses_that_are_over_are_looked_for_beside_the_stream(bench: Bench) -> None:
+    with bench.wakeup.waiter(RUNNER) as waiter:
+        bench.next_stream()
+        bench.settled(waiter)
+        bench.jobs.paused = [SimpleNamespace(submission_id="sn_9", language=2)]
+        assert waiter.woken.wait(LIMIT_S)
+        assert waiter.notice is not None
+        assert waiter.notice.submission_id == "sn_9"
+
+
 def test_the_thread_rests_while_nobody_waits_and_begins_again(bench: Bench) -> None:
     bench.feed = bench.made(bench._open, rest_after_s=0)
     for _ in range(2):
