@@ -39,6 +39,7 @@ from api.services import Services, Waiters
 from api.submission_api import submissions
 from commands.telling import TryAgain, Unusable
 from dispatch import books
+from dispatch import checks as runner_checks
 from dispatch import job as verbs
 from dispatch.clock import Clock, ServerClock, system_clock
 from dispatch.contract import ProcessResult
@@ -56,6 +57,7 @@ from mongo.cancelling import bring_back
 from mongo.embedded import EmbeddedError
 from mongo.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from mongo.judge import Judge
+from mongo.known_programs import KnownFiles, known_programs
 from mongo.landing import process_result
 from mongo.recompute import RecomputeContendedError
 from mongo.stranded import Stranded
@@ -327,6 +329,7 @@ def _wired(settings: Settings, clock: Clock | None) -> Flask:
             give_up_s=settings.give_up_s,
         ),
         alive_s=2 * settings.heartbeat_interval_s + settings.poll_interval_s,
+        known_programs=known_programs() if settings.runner_checks == "on" else (),
     )
     prepare = Preparation(partial(_prepare, settings, database, queue, now))
     prepare.at_start()
@@ -371,7 +374,7 @@ def _services(
 ) -> Services:
     in_process = settings.mongodb_uri == IN_PROCESS_URI
     domain_queue = DomainQueue(queue, now)
-    land = partial(process_result, now=now)
+    land = partial(process_result, now=now, contradicted=partial(runner_checks.contradicted, queue))
     days = settings.job_retention_days
     maintain = Maintenance(
         queue, domain_queue, land, now, timedelta(days=days) if days is not None else None
@@ -392,6 +395,7 @@ def _services(
         judge=Judge(domain_queue, now),
         process_result=land,
         hand_out=problem.hand_out,
+        known_files=KnownFiles(),
         now=now,
         links=Links(settings.secret_key or "", now),
         guesses=Guesses(settings.failures_per_min_max),

@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     """How many proxies in front of the service write `X-Forwarded-For` and `-Proto`."""
     failures_per_min_max: int = Field(default=30, ge=1, le=1_000_000)
     """Wrong secrets that one address may send in a minute, at registration and at sign-in each."""
+    runner_checks: Literal["on", "off"] = "on"
+    """Whether runners have to judge known programs right. Off: for load generators, and for tests
+    whose runners make their verdicts up."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
     job_retention_days: int | None = Field(default=None, ge=1, le=36_500)
     """Days after which the job of a judged submission is removed; the submission stays. Unset:

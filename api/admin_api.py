@@ -9,11 +9,12 @@ from flask import Blueprint, jsonify, request
 from flask.typing import ResponseReturnValue
 from pydantic import BaseModel
 
-from api import body
+from api import body, doubts
 from api.auth import require_admin
 from api.errors import ProblemError, invalid
 from api.front import release_held_problem
 from api.queue_view import queue_view
+from api.rejudge_schemas import RejudgeStarted
 from api.schemas import (
     PROBLEM_ID_MAX,
     HomeworkAnswer,
@@ -208,6 +209,28 @@ def _runner(entry: RunnerEntry) -> dict[str, Any]:
         "resting": entry.resting,
         "drain": runner.drain and {"at": runner.drain.at, "by": runner.drain.by},
         "set_aside": runner.set_aside and {"at": runner.set_aside.at, "why": runner.set_aside.why},
+        "checks": {
+            "on_probation": entry.on_probation,
+            "unproven": entry.unproven,
+            "share": entry.check_share,
+            "failed": _failed_check(entry),
+        },
+    }
+
+
+def _failed_check(entry: RunnerEntry) -> dict[str, Any] | None:
+    doubt, found = entry.runner.checks.doubt, entry.doubtful
+    if doubt is None or found is None:
+        return None
+    return {
+        "program_id": doubt.program_id,
+        "language": doubt.language,
+        "answer": doubt.answer,
+        "at": doubt.at,
+        "since": doubt.since,
+        "until": doubt.until,
+        "total": found.total,
+        "submission_ids": found.submission_ids,
     }
 
 
@@ -243,10 +266,23 @@ def drain_runner(rn: str) -> ResponseReturnValue:
 def reinstate_runner(rn: str) -> ResponseReturnValue:
     """Give a runner jobs again that was asked to drain, or set aside, or rests."""
     require_admin()
-    if not services().queue.runners.reinstate(rn):
+    if not services().queue.runners.reinstate(rn, now=services().now()):
         raise _unknown_runner(rn)
     services().wakeup.notify()
     return "", 204
+
+
+@admin.post("/runners/<rn>/rejudge")
+@describe(
+    TAG,
+    answers={202: RejudgeStarted},
+    problems={**ADMIN, 404: ["unknown_runner"], 409: ["nothing_doubtful"]},
+)
+def rejudge_doubtful(rn: str) -> ResponseReturnValue:
+    """Judge afresh what a runner judged since it last passed the check that it then failed."""
+    principal = require_admin()
+    started = doubts.rejudge_doubtful(rn, by=principal.username or "admin")
+    return jsonify(started), 202
 
 
 @admin.get("/queue")

@@ -6,7 +6,7 @@ gauge, and takes no other metric with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from prometheus_client import Metric
@@ -15,8 +15,9 @@ from prometheus_client.registry import Collector
 from pymongo.errors import PyMongoError
 
 from api.queue_view import queue_view
-from dispatch import repair
+from dispatch import books, checks, repair
 from dispatch.queue import Queue
+from dispatch.runner import Runner
 from dispatch.states import OPEN
 
 
@@ -83,4 +84,25 @@ class Gauges(Collector):
         )
         yield GaugeMetricFamily(
             "dispatch_runners_registered", "Runners in force.", value=len(runners)
+        )
+        yield from self._checks(runners, now)
+
+    def _checks(self, runners: Sequence[Runner], now: datetime) -> Iterable[Metric]:
+        alive = [one for one in runners if self._queue.runners.is_alive(one, now=now)]
+        yield GaugeMetricFamily(
+            "dispatch_runners_on_probation",
+            "Runners seen lately that have to pass a check before they get all kinds of jobs.",
+            value=sum(checks.on_probation(self._queue, one) for one in alive),
+        )
+        yield GaugeMetricFamily(
+            "dispatch_runners_set_aside",
+            "Runners that get no jobs until they are reinstated, for failures or a failed check.",
+            value=sum(one.set_aside is not None for one in runners),
+        )
+        spent_ms = self._queue.checks.spent_since(now - books.LATELY)
+        shares = [books.check_share(one, spent_ms, now) for one in alive]
+        yield GaugeMetricFamily(
+            "dispatch_check_share",
+            "What part of the last hour runners spent at checks, on average.",
+            value=sum(shares) / len(shares) if shares else 0,
         )

@@ -45,6 +45,17 @@ class ConsoleSession(Protocol):
         """When it ends by itself."""
 
 
+class KnownFiles(Protocol):
+    """The files of the programs and of the problem that runners are checked with."""
+
+    @property
+    def problem_id(self) -> int:
+        """What is told as the problem's id."""
+
+    def read_code(self, program_id: str) -> bytes | None: ...
+    def read_testdata(self, sha256: str) -> bytes | None: ...
+
+
 class Judge(Protocol):
     """Users, problems, homeworks, submissions. Refusals are raised as the domain's errors."""
 

@@ -28,6 +28,8 @@ class RejudgeBody(RejudgeModeBody):
     runner_id: Name | None = None
     since: Moment | None = None
     until: Moment | None = None
+    judged_since: Moment | None = None
+    judged_until: Moment | None = None
 
 
 class RejudgeStarted(Answer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import assert_never
 
 import structlog
@@ -27,8 +28,10 @@ from api.schemas import (
 )
 from api.services import services
 from api.spec import describe
+from dispatch import checks
 from dispatch import job as verbs
-from dispatch.contract import CaseResult, Verdict
+from dispatch.checks import PROBATION_WAIT_S, Check
+from dispatch.contract import CaseResult, HandedOut, Verdict
 from dispatch.job import Ended
 from dispatch.records import Job
 from dispatch.replacing import replace_runner
@@ -39,6 +42,8 @@ COMPLETE_BYTES_MAX = 64 * 1024 * 1024
 TAG = "runners"
 ENDED_PROBLEMS = {404: ["unknown_job"], 409: ["lease_lost"], 503: ["landing_in_flight"]}
 LINK_REASONS = ["link_invalid", "link_expired"]
+CHECK_MARK = "check:"
+"""What the object of a check's link begins with. No submission's id and no hash holds a colon."""
 
 log = structlog.get_logger("api")
 runners = Blueprint("runners", __name__, url_prefix="/runners")
@@ -112,16 +117,14 @@ def heartbeat(rn: str) -> ResponseReturnValue:
     runner = require_runner(rn, seen=True)
     beat = body.parse(HeartbeatBody)
     if beat.languages is not None:
-        services().queue.runners.offer(runner.runner_id, beat.languages)
-    holds_all = verbs.renew_leases(
-        services().queue, runner.runner_id, beat.active_job_ids, now=services().now
-    )
+        services().queue.runners.offer(runner, beat.languages)
+    checked = checks.renew(services().queue, runner, beat.active_job_ids, now=services().now)
+    listed = [job_id for job_id in beat.active_job_ids if job_id not in checked]
+    holds_all = verbs.renew_leases(services().queue, runner.runner_id, listed, now=services().now)
     answer: dict[str, object] = {}
     if beat.report_lost:
         answer["lost_job_ids"] = (
-            []
-            if holds_all
-            else verbs.lost_jobs(services().queue, runner.runner_id, beat.active_job_ids)
+            [] if holds_all else verbs.lost_jobs(services().queue, runner.runner_id, listed)
         )
     if beat.report_drain:
         answer["drain"] = runner.drain is not None
@@ -138,7 +141,7 @@ def next_job(rn: str) -> ResponseReturnValue:
         return "", 204  # a safe method leases nothing
     waited = False
 
-    def look() -> Job | None:
+    def look() -> dict[str, object] | None:
         nonlocal waited
         services().maintain()
         # Much may have happened to a runner that waited.
@@ -146,31 +149,82 @@ def next_job(rn: str) -> ResponseReturnValue:
         if current is None:
             raise unauthorized("the runner was revoked while it waited")
         waited = True
-        return verbs.claim_next_job(
-            services().queue,
-            current,
+        queue, now = services().queue, services().now
+        check = checks.next_check(queue, current, claim_id=wish.claim_id, now=now)
+        if check is not None:
+            return _check_payload(check, runner.runner_id)
+        job = verbs.claim_next_job(
+            queue,
+            checks.as_proven(queue, current),
             hand_out=services().hand_out,
-            now=services().now,
+            now=now,
             claim_id=wish.claim_id,
         )
+        return None if job is None else _job_payload(job, runner.runner_id)
 
     # One that is given nothing must not take the notices of those that are.
-    languages = () if runner.gets_nothing else runner.languages
+    proven = checks.as_proven(services().queue, runner)
+    languages = () if runner.gets_nothing else proven.languages
     interest = Interest(runner_id=runner.runner_id, languages=languages)
-    job = waiting.hold_for_job(look, wish.wait, interest)
-    return ("", 204) if job is None else jsonify(_payload(job, runner.runner_id))
+    wait_s = wish.wait
+    if checks.on_probation(services().queue, runner):
+        wait_s = min(wait_s, PROBATION_WAIT_S)
+    payload = waiting.hold_for_job(look, wait_s, interest)
+    return ("", 204) if payload is None else jsonify(payload)
 
 
-def _payload(job: Job, runner_id: str) -> dict[str, object]:
+def _job_payload(job: Job, runner_id: str) -> dict[str, object]:
     handed_out = job.handed_out
     if handed_out is None:
         raise RuntimeError(f"job {job.job_id} is leased with nothing handed out")
+    return _payload(
+        job_id=job.job_id,
+        submission_id=job.submission_id,
+        problem_id=job.problem_id,
+        language=job.language,
+        attempt=job.attempts,
+        lease_token=job.lease_token,
+        handed_out=handed_out,
+        code_url=_link("code", runner_id, job.job_id, job.submission_id),
+        testdata_url=_link("testdata", runner_id, job.job_id, handed_out.testdata_sha256),
+    )
+
+
+def _check_payload(check: Check, runner_id: str) -> dict[str, object]:
+    """Return what a job of the service's own problem looks like: like any other."""
+    given, program = check.open, check.program
+    sha256 = program.handed_out.testdata_sha256
+    return _payload(
+        job_id=given.job_id,
+        submission_id=given.submission_id,
+        problem_id=services().known_files.problem_id,
+        language=program.language,
+        attempt=1,
+        lease_token=given.lease_token,
+        handed_out=program.handed_out,
+        code_url=_link("code", runner_id, given.job_id, CHECK_MARK + program.program_id),
+        testdata_url=_link("testdata", runner_id, given.job_id, CHECK_MARK + sha256),
+    )
+
+
+def _payload(
+    *,
+    job_id: str,
+    submission_id: str,
+    problem_id: int,
+    language: int,
+    attempt: int,
+    lease_token: str | None,
+    handed_out: HandedOut,
+    code_url: str,
+    testdata_url: str,
+) -> dict[str, object]:
     return {
-        "job_id": job.job_id,
-        "submission_id": job.submission_id,
-        "problem_id": job.problem_id,
-        "language": job.language,
-        "code_url": _link("code", runner_id, job.job_id, job.submission_id),
+        "job_id": job_id,
+        "submission_id": submission_id,
+        "problem_id": problem_id,
+        "language": language,
+        "code_url": code_url,
         "checker": handed_out.checker,
         "tasks": [
             {
@@ -181,9 +235,9 @@ def _payload(job: Job, runner_id: str) -> dict[str, object]:
             }
             for task in handed_out.tasks
         ],
-        "attempt": job.attempts,
-        "lease_token": job.lease_token,
-        "testdata_url": _link("testdata", runner_id, job.job_id, handed_out.testdata_sha256),
+        "attempt": attempt,
+        "lease_token": lease_token,
+        "testdata_url": testdata_url,
         "testdata_sha256": handed_out.testdata_sha256,
     }
 
@@ -207,17 +261,28 @@ def complete(rn: str, jb: str) -> ResponseReturnValue:
     """Land a result. At most 64 MiB of JSON, else 413; each output is kept up to 1 MiB."""
     runner = require_runner(rn)
     result = body.parse(CompleteBody, reason="invalid_result", bytes_max=COMPLETE_BYTES_MAX)
+    queue = services().queue
+    tasks = [[_case(case) for case in cases] for cases in result.tasks]
+    if checks.concerns(runner, jb):
+        ended = checks.complete(
+            queue, runner, jb, tasks, lease_token=result.lease_token, now=services().now
+        )
+        return _ended(ended, jb, success=204)
     ended = verbs.complete_job(
-        services().queue,
+        queue,
         runner.runner_id,
         jb,
-        [[_case(case) for case in cases] for cases in result.tasks],
+        tasks,
         process_result=services().process_result,
         now=services().now,
         lease_token=result.lease_token,
         troubled=bool(runner.troubles),
     )
     services().feed.landed()
+    if ended is Ended.LANDED:
+        checks.landed(queue, runner, jb, tasks)
+    if ended is Ended.UNKNOWN_JOB:
+        ended = checks.late_word(queue, runner.runner_id, jb)
     return _ended(ended, jb, success=204)
 
 
@@ -240,8 +305,14 @@ def abort(rn: str, jb: str) -> ResponseReturnValue:
     """Give a job back."""
     runner = require_runner(rn)
     wish = body.parse(AbortBody)
+    queue = services().queue
+    if checks.concerns(runner, jb):
+        ended = checks.abort(
+            queue, runner, jb, wish.reason, lease_token=wish.lease_token, now=services().now
+        )
+        return _ended(ended, jb, success=202)
     ended = verbs.abort_job(
-        services().queue,
+        queue,
         runner.runner_id,
         jb,
         wish.reason,
@@ -253,6 +324,8 @@ def abort(rn: str, jb: str) -> ResponseReturnValue:
         detail=wish.detail[:DETAIL_MAX],
     )
     services().wakeup.notify()
+    if ended is Ended.UNKNOWN_JOB and checks.late_word(queue, runner.runner_id, jb) is not ended:
+        ended = Ended.LEASE_LOST
     return _ended(ended, jb, success=202)
 
 
@@ -287,8 +360,14 @@ def _ended(ended: Ended, job_id: str, *, success: int) -> ResponseReturnValue:
 )
 def code(token: str) -> ResponseReturnValue:
     """Send the code of a leased job, as a zip."""
-    link, _ = _in_force(token, "code")
-    data = services().judge.read_code(link.object)
+    link, held = _in_force(token, "code")
+    data: bytes | None
+    if held is None:
+        data = services().known_files.read_code(link.object)
+        if data is None:
+            raise ProblemError(404, "unknown_submission", "this program is gone")
+    else:
+        data = services().judge.read_code(link.object)
     return Response(data, content_type="application/zip")
 
 
@@ -307,9 +386,7 @@ def testdata(token: str) -> ResponseReturnValue:
     if link.object in request.if_none_match:
         response = Response(status=304)
     else:
-        pieces: Iterator[bytes] | None = services().judge.open_testdata(
-            held.problem_id, link.object
-        )
+        pieces = _testdata(link.object, held)
         if pieces is None:
             raise ProblemError(404, "unknown_testdata", "this test data is gone")
         response = Response(pieces, content_type="application/zip")
@@ -317,11 +394,26 @@ def testdata(token: str) -> ResponseReturnValue:
     return response
 
 
-def _in_force(token: str, kind: Kind) -> tuple[Link, Job]:
-    """Return the link, and the job whose lease it belongs to, if that is in force."""
+def _testdata(sha256: str, held: Job | None) -> Iterator[bytes] | None:
+    if held is not None:
+        return services().judge.open_testdata(held.problem_id, sha256)
+    data = services().known_files.read_testdata(sha256)
+    return None if data is None else iter((data,))
+
+
+def _in_force(token: str, kind: Kind) -> tuple[Link, Job | None]:
+    """Return the link, and the job whose lease it belongs to, if that is in force.
+
+    None in place of the job: it is a check's, and the link's object is without its mark.
+    """
     if len(token) > 2000:
         raise invalid("token: is too long")
     link = services().links.read(token, kind)
+    if link.object.startswith(CHECK_MARK):
+        runner = services().queue.runners.get(link.runner_id)
+        if runner is None or checks.held(runner, link.job_id, services().now()) is None:
+            raise ProblemError(403, "link_invalid", "this link's lease is over")
+        return replace(link, object=link.object.removeprefix(CHECK_MARK)), None
     jobs = services().queue.jobs
     job = jobs.by_job_id(link.job_id)
     if not _is_held(job, link.runner_id):

@@ -509,6 +509,34 @@ class SetAsideAnswer(Answer):
     why: str
 
 
+class FailedCheckAnswer(Answer):
+    """A known program that a runner judged wrong, and what it had judged since it last judged one
+    in that language right: `submission_ids` are the first of `total`."""
+
+    program_id: str
+    language: int
+    answer: str
+    at: datetime
+    since: datetime
+    until: datetime | None
+    """When the runner was reinstated: what it judged later is not doubtful."""
+    total: int
+    submission_ids: list[str]
+
+
+class RunnerChecksAnswer(Answer):
+    """What checks say of a runner. `share`: the part of the last hour it spent at them.
+
+    On probation it gets no job in the languages `unproven`, and none at all until it has called a
+    wrong program wrong.
+    """
+
+    on_probation: bool
+    unproven: list[int]
+    share: float
+    failed: FailedCheckAnswer | None
+
+
 class RunnerAnswer(Answer):
     """A registered runner. `done`, `judge_errors` and `aborts` are of the last hour.
 
@@ -529,6 +557,7 @@ class RunnerAnswer(Answer):
     resting: bool
     drain: DrainAnswer | None
     set_aside: SetAsideAnswer | None
+    checks: RunnerChecksAnswer
 
 
 class PauseBody(Body):

@@ -12,7 +12,7 @@ from flask import Flask, current_app
 
 from api.guesses import Guesses
 from api.links import Links
-from api.ports import Judge
+from api.ports import Judge, KnownFiles
 from dispatch.clock import Clock
 from dispatch.contract import HandOut, ProcessResult
 from dispatch.feed import Feed
@@ -56,6 +56,7 @@ class Services:
     judge: Judge
     process_result: ProcessResult
     hand_out: HandOut
+    known_files: KnownFiles
     now: Clock
     links: Links
     guesses: Guesses

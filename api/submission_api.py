@@ -231,6 +231,8 @@ def _sentence(found: Outlook) -> str:
             return "No runner is alive."
         case Cause.NO_RUNNER_FOR_LANGUAGE:
             return "No runner that is alive takes its language."
+        case Cause.RUNNERS_ON_PROBATION:
+            return "The runners that take its language have yet to pass a check."
         case Cause.RUNNERS_KEPT_BACK:
             return "The runners that take its language are set aside or drain."
         case Cause.IN_LINE if found.ahead == 0:

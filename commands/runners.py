@@ -1,4 +1,5 @@
-"""The runners on the command line: list them, ask one to drain, reinstate one, revoke one."""
+"""The runners on the command line: list them, ask one to drain, reinstate one, revoke one, have
+judged afresh what one may have judged wrong."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 import click
 from flask.cli import with_appcontext
 
+from api import doubts
 from api.services import services
 from commands.telling import (
     BY,
@@ -47,6 +49,9 @@ def _whole(entry: RunnerEntry) -> dict[str, Any]:
         "done": entry.done,
         "aborts": entry.aborts,
         "judge_errors": entry.judge_errors,
+        "on_probation": entry.on_probation,
+        "check_share": entry.check_share,
+        "doubtful": entry.doubtful and entry.doubtful.total,
     }
 
 
@@ -70,7 +75,9 @@ def _state(entry: RunnerEntry) -> str:
         return "not seen"
     if entry.runner.drain is not None:
         return "drains"
-    return "rests" if entry.resting else "alive"
+    if entry.resting:
+        return "rests"
+    return "on probation" if entry.on_probation else "alive"
 
 
 @runners.command("drain")
@@ -91,7 +98,24 @@ def drain(runner_id: str, as_json: bool) -> None:
 @with_appcontext
 def reinstate(runner_id: str, as_json: bool) -> None:
     """Give a runner jobs again that drains, rests or is set aside."""
-    _done("reinstated", runner_id, services().queue.runners.reinstate(runner_id), as_json)
+    queue, now = services().queue, services().now()
+    _done("reinstated", runner_id, queue.runners.reinstate(runner_id, now=now), as_json)
+
+
+@runners.command("rejudge")
+@click.argument("runner_id")
+@as_json_option
+@with_appcontext
+def rejudge(runner_id: str, as_json: bool) -> None:
+    """Judge afresh what a runner judged since it last passed the check that it then failed.
+
+    The service does it in the background, behind fresh submissions; see `rejudges`.
+    """
+    started = doubts.rejudge_doubtful(runner_id, by=BY)
+    if as_json:
+        tell_json(started)
+    else:
+        click.echo(f"{started['rejudge_id']}: {started['total']} submission(s)")
 
 
 @runners.command("revoke")

@@ -1,4 +1,5 @@
-"""The runners: what each holds and did lately; draining, reinstating and revoking one."""
+"""The runners: what each holds and did lately; draining, reinstating and revoking one, and having
+judged afresh what one may have judged wrong."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from typing import Any
 from flask import abort, render_template
 from flask.typing import ResponseReturnValue
 
+from api import doubts
+from api.errors import ProblemError
 from api.services import services
 from console.blueprint import console
 from console.notices import actor, after
@@ -54,7 +57,17 @@ def drain(runner_id: str) -> ResponseReturnValue:
 @console.post("/runners/<runner_id>/reinstate")
 def reinstate(runner_id: str) -> ResponseReturnValue:
     """Give the runner jobs again."""
-    if not services().queue.runners.reinstate(runner_id):
+    if not services().queue.runners.reinstate(runner_id, now=services().now()):
         abort(404, UNKNOWN)
     services().wakeup.notify()
     return after("reinstated", "console.runners")
+
+
+@console.post("/runners/<runner_id>/rejudge")
+def rejudge_doubtful(runner_id: str) -> ResponseReturnValue:
+    """Have what the runner judged since it last passed the check it failed judged afresh."""
+    try:
+        started = doubts.rejudge_doubtful(runner_id, by=actor())
+    except ProblemError as error:
+        abort(error.status, error.detail)
+    return after("rejudges", "console.rejudge_report", rejudge_id=started["rejudge_id"])

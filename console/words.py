@@ -105,6 +105,11 @@ def number(value: int) -> str:
     return f"{value:,}".replace(",", "\u202f")
 
 
+def percent(share: float) -> str:
+    """Return a part of a whole in percent, small ones with their decimals."""
+    return f"{100 * share:.2f} %"
+
+
 def cell(value: Any) -> str:
     """Return a value of a report as one cell's text."""
     match value:

@@ -6,7 +6,7 @@ however many processes come by, and is forgotten after a day.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +14,8 @@ from typing import Any
 from pymongo.collection import Collection
 from pymongo.errors import DuplicateKeyError
 
-from dispatch import states, watch
+from dispatch import checks, states, watch
+from dispatch.checks import Doubtful
 from dispatch.clock import Clock
 from dispatch.concerns import LOCAL, SOFT
 from dispatch.health import Kind
@@ -26,6 +27,7 @@ from dispatch.states import Outcome, State
 LATELY = timedelta(hours=1)
 SAMPLES_KEPT = timedelta(days=1)
 HELD_JOBS_MAX = 2_000
+DOUBTFUL_LISTED_MAX = 100
 THROUGHPUT_MIN = (1, 5, 15)
 """Over how many of the last minutes the throughput is told."""
 _LANDED = [Outcome.VERDICT.value, Outcome.JUDGE_ERROR.value]
@@ -85,12 +87,21 @@ class RunnerEntry:
     done: int
     judge_errors: int
     aborts: int
+    on_probation: bool
+    unproven: tuple[int, ...]
+    """Languages whose known program it has yet to judge right."""
+    check_share: float
+    """What part of the last hour it spent at checks, of one job slot's time: 0 to 1 and, with
+    several at once, above."""
+    doubtful: Doubtful | None
+    """What it judged since it last passed the check that it then failed."""
 
 
 def runner_entries(queue: Queue, now: Clock) -> list[RunnerEntry]:
     """Return the runners in force, the longest registered first."""
     at = now()
     held, done = held_jobs(queue), done_by_runner(queue, at - LATELY)
+    spent_ms = queue.checks.spent_since(at - LATELY)
     return [
         RunnerEntry(
             runner=runner,
@@ -100,9 +111,24 @@ def runner_entries(queue: Queue, now: Clock) -> list[RunnerEntry]:
             done=done.get(runner.runner_id, 0),
             judge_errors=_lately(runner, at, {Kind.JUDGE_ERROR}),
             aborts=_lately(runner, at, {Kind.DRAIN, Kind.PREP_FAILED, Kind.REJECTED}),
+            on_probation=checks.on_probation(queue, runner),
+            unproven=checks.unproven(queue, runner),
+            check_share=check_share(runner, spent_ms, at),
+            doubtful=checks.doubtful(queue, runner, limit=DOUBTFUL_LISTED_MAX),
         )
         for runner in queue.runners.list(now=at)
     ]
+
+
+def check_share(runner: Runner, spent_ms: Mapping[str, int], at: datetime) -> float:
+    """Return what part of the last hour, or of its life, the runner spent at checks.
+
+    `spent_ms`: runner id to milliseconds.
+    """
+    known_s = min(at - runner.registered_at, LATELY).total_seconds()
+    # In its first minute a runner does little else, and that says nothing of what it costs.
+    known_s = max(known_s, 60)
+    return round(spent_ms.get(runner.runner_id, 0) / 1000 / known_s, 5)
 
 
 def _lately(runner: Runner, at: datetime, kinds: set[Kind]) -> int:

@@ -155,6 +155,24 @@ class HandOut(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KnownProgram:
+    """A program whose verdict is known before anybody runs it: what a check hands to a runner.
+
+    `expected` is that verdict; `also_right` are others that a sound runner may come to.
+    """
+
+    program_id: str
+    language: int
+    expected: Verdict
+    also_right: frozenset[Verdict] = frozenset()
+    handed_out: HandedOut
+
+    def fits(self, verdict: Verdict) -> bool:
+        """Tell whether a sound runner may say so."""
+        return verdict is self.expected or verdict in self.also_right
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SubmissionSeen:
     """A submission as the queue is told of it, to be compared with its job."""
 

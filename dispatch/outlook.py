@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
 
+from dispatch import checks
 from dispatch.clock import Clock
 from dispatch.job import PRIORITY_BULK_REJUDGE
 from dispatch.lease import deadline_passed
@@ -32,6 +33,8 @@ class Cause(Enum):
     NO_RUNNER_FOR_LANGUAGE = auto()
     RUNNERS_KEPT_BACK = auto()
     """There are runners for it, and all of them are set aside or drain."""
+    RUNNERS_ON_PROBATION = auto()
+    """There are runners for it, and those that are given jobs have yet to pass a check."""
     IN_LINE = auto()
 
 
@@ -71,6 +74,9 @@ def outlook(queue: Queue, job: Job, *, problem_ready: bool, now: Clock) -> Outlo
         return Outlook(cause=Cause.NO_RUNNER_FOR_LANGUAGE)
     if all(runner.gets_nothing for runner in able):
         return Outlook(cause=Cause.RUNNERS_KEPT_BACK)
+    given = [checks.as_proven(queue, runner) for runner in able if not runner.gets_nothing]
+    if not any(runner.judges(job.language) for runner in given):
+        return Outlook(cause=Cause.RUNNERS_ON_PROBATION)
     if not deadline_passed(job.not_before, at):
         return Outlook(cause=Cause.PAUSES, until=job.not_before)
     return Outlook(cause=Cause.IN_LINE, ahead=queue.jobs.ahead_of(job, PLACES_MAX))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,8 @@ from pymongo import IndexModel
 from pymongo.collection import Collection
 from pymongo.database import Database
 
-from dispatch.contract import Language
+from dispatch.check_store import CheckStore
+from dispatch.contract import KnownProgram, Language
 from dispatch.control import ControlStore
 from dispatch.lease import LeaseRules
 from dispatch.records import Job
@@ -29,8 +31,9 @@ FAILURES_INDEXES = [
 class Queue:
     """Where jobs, runners and the pause live, and the rules they follow.
 
-    `problem_failures`: what `dispatch.held_problems` knows of each problem. `tried`: what this
-    process's claims know of one another.
+    `problem_failures`: what `dispatch.held_problems` knows of each problem. `known_programs`: what
+    runners are checked with; none: they are not. `tried`: what this process's claims know of one
+    another.
     """
 
     jobs: JobStore
@@ -39,12 +42,15 @@ class Queue:
     rules: LeaseRules
     languages: tuple[int, ...]
     problem_failures: Collection[dict[str, Any]]
+    checks: CheckStore
+    known_programs: tuple[KnownProgram, ...] = ()
     tried: Tried = field(default_factory=Tried)
 
     def create_indexes(self) -> None:
         """Create what is missing. Safe to repeat."""
         self.jobs.create_indexes()
         self.runners.create_indexes()
+        self.checks.create_indexes()
         self.problem_failures.create_indexes(FAILURES_INDEXES)
 
     def recheck_unreadable(self) -> None:
@@ -58,16 +64,20 @@ def open_queue(
     rules: LeaseRules,
     alive_s: float = 60,
     languages: tuple[int, ...] = tuple(Language),
+    known_programs: Sequence[KnownProgram] = (),
 ) -> Queue:
     """Return the queue kept in `database` (its client must be `tz_aware`).
 
     `alive_s`: for how long after it was seen a runner counts as alive, for people and
-    preferences.
+    preferences. `known_programs`: what runners are checked with; none: they are not.
     """
     unreadable = Unreadable(database)
+    runners = RunnerStore(database, unreadable, alive_s=alive_s)
     return Queue(
         jobs=JobStore(database, rules, unreadable),
-        runners=RunnerStore(database, unreadable, alive_s=alive_s),
+        runners=runners,
+        checks=CheckStore(database, runners),
+        known_programs=tuple(known_programs),
         control=ControlStore(database),
         problem_failures=database.get_collection("problem_failures"),
         rules=rules,

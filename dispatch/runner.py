@@ -12,7 +12,7 @@ import hmac
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,6 +22,7 @@ from ulid import ULID
 
 from dispatch.concerns import DURABLE, LOCAL, SOFT
 from dispatch.health import FAILURES, TROUBLES_KEPT, Kind, Settled, Trouble
+from dispatch.probation import CheckState
 from dispatch.records import check_fields
 from dispatch.unreadable import Unreadable, UnreadableDocument
 
@@ -36,7 +37,7 @@ _KNOWN: dict[str, type] = {
     **_NEEDED,
     **dict.fromkeys(("registered_at", "judged_at"), datetime),
     **dict.fromkeys(("languages", "troubles"), list),
-    **dict.fromkeys(("set_aside", "drain"), Mapping),
+    **dict.fromkeys(("set_aside", "drain", "checks"), Mapping),
 }
 
 INDEXES = [
@@ -78,6 +79,8 @@ class Runner:
     """Jobs that came to nothing in its hands, the oldest first."""
     judged_at: datetime | None = None
     """When it last judged a job, noted from its first trouble on."""
+    checks: CheckState = field(default_factory=CheckState)
+    """What checks have said of it."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Runner:
@@ -100,8 +103,9 @@ class Runner:
                 drain=None if drain is None else Drain(**drain),
                 troubles=tuple(_troubles(document.get("troubles") or [])),
                 judged_at=document.get("judged_at"),
+                checks=CheckState.from_document(document.get("checks")),
             )
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, AttributeError) as error:
             raise UnreadableDocument(f"{type(error).__name__}: {error}") from None
 
     def judges(self, language: int) -> bool:
@@ -180,7 +184,7 @@ class RunnerStore:
             return None
         if last_seen is None or last_seen <= now - self._alive / TOUCHES_A_LIFE:
             self._soft.update_one({"_id": runner_id}, {"$max": {"last_seen": now}})
-        return self._read({**document, "last_seen": last_seen or now})
+        return self.read({**document, "last_seen": last_seen or now})
 
     def greet(self, runner_id: str, token: str, *, now: datetime) -> Runner | None:
         """Do as `verify`, and note that the runner was seen, in one request."""
@@ -195,7 +199,7 @@ class RunnerStore:
             {"$max": {"last_seen": now}},
             return_document=ReturnDocument.AFTER,
         )
-        return None if document is None else self._read(document)
+        return None if document is None else self.read(document)
 
     def revoke(self, runner_id: str, *, now: datetime) -> bool:
         """Refuse the runner's token from now on; its leases end by themselves. Tell if known."""
@@ -213,21 +217,44 @@ class RunnerStore:
     def get(self, runner_id: str) -> Runner | None:
         """Return the runner as it stands; None: revoked or unknown."""
         document = self._soft.find_one({"_id": runner_id, "revoked_at": None})
-        return None if document is None else self._read(document)
+        return None if document is None else self.read(document)
 
-    def offer(self, runner_id: str, languages: Sequence[int]) -> None:
-        """Give the runner jobs in these languages from now on, and in no others."""
+    def offer(self, runner: Runner, languages: Sequence[int]) -> None:
+        """Give the runner jobs in these languages from now on, and in no others.
+
+        Those that it did not offer before are on probation, and so is one that comes back later.
+        """
         offered = sorted(set(languages))
-        self._change(runner_id, {"$set": {"languages": offered}})
+        update: dict[str, Any] = {"$set": {"languages": offered}}
+        changed = [
+            language
+            for language in runner.checks.proven
+            if language not in offered or not runner.judges(language)
+        ]
+        if changed:
+            update["$unset"] = {f"checks.proven.{language}": "" for language in changed}
+        self._change(runner.runner_id, update)
 
     def ask_to_drain(self, runner_id: str, *, by: str, now: datetime) -> bool:
         """Give the runner no more jobs, and tell it so when it asks. Tell if it is known."""
         asked = {"drain": {"at": now, "by": by}}
         return self._change(runner_id, {"$set": asked})
 
-    def reinstate(self, runner_id: str) -> bool:
-        """Give it jobs again, whyever it had none; its failures are forgotten. Tell if known."""
-        return self._change(runner_id, {"$unset": {"drain": "", "set_aside": "", "troubles": ""}})
+    def reinstate(self, runner_id: str, *, now: datetime) -> bool:
+        """Give it jobs again, whyever it had none; its failures are forgotten. Tell if known.
+
+        It is on probation: what it had proven is forgotten, too.
+        """
+        forgotten = ("drain", "set_aside", "troubles")
+        proofs = ("proven", "told_apart", "open", "pauses", "ce_rows")
+        names = (*forgotten, *(f"checks.{name}" for name in proofs))
+        known = self._change(runner_id, {"$unset": dict.fromkeys(names, "")})
+        # What it judges from now on is no longer doubtful for that reason.
+        self._runners.update_one(
+            {"_id": runner_id, "checks.doubt": {"$type": "object"}, "checks.doubt.until": None},
+            {"$set": {"checks.doubt.until": now}},
+        )
+        return known
 
     def _change(self, runner_id: str, update: dict[str, Any]) -> bool:
         changed = self._runners.update_one({"_id": runner_id, "revoked_at": None}, update)
@@ -268,7 +295,7 @@ class RunnerStore:
             )
             if document is None:
                 break
-            runner = self._read(document)
+            runner = self.read(document)
         return runner
 
     def list(self, *, now: datetime) -> list[Runner]:
@@ -278,7 +305,8 @@ class RunnerStore:
         )
         return list(self._read_all(found))
 
-    def _read(self, document: Mapping[str, Any]) -> Runner | None:
+    def read(self, document: Mapping[str, Any]) -> Runner | None:
+        """Read a runner's document; None: it cannot be read."""
         try:
             return Runner.from_document(document)
         except UnreadableDocument as error:
@@ -286,7 +314,7 @@ class RunnerStore:
             return None
 
     def _read_all(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Runner]:
-        return (runner for runner in map(self._read, documents) if runner is not None)
+        return (runner for runner in map(self.read, documents) if runner is not None)
 
     def is_alive(self, runner: Runner, *, now: datetime) -> bool:
         """Tell whether it was seen lately. For people and preferences; leases never ask."""

@@ -13,7 +13,7 @@ from typing import ParamSpec
 
 from pymongo.errors import PyMongoError
 
-from dispatch import health
+from dispatch import health, probation
 from dispatch.clock import Clock
 from dispatch.events import emit
 from dispatch.health import Kind, Settled, Trouble
@@ -129,10 +129,12 @@ def languages_for(
 def other_ready(queue: Queue, but: Sequence[str], language: int, *, now: Clock) -> bool:
     """Tell whether a runner not in `but` was seen lately that gets jobs in `language` now.
 
-    One that rests does not: were it to count, all that rest would wait for one another.
+    One that rests does not: were it to count, all that rest would wait for one another. Nor does
+    one that is on probation for the language.
     """
     return any(
-        not rests(queue, other, now=now)
+        language in probation.may_judge(other.checks, (language,), queue.known_programs)
+        and not rests(queue, other, now=now)
         for other in queue.runners.others_alive(but, language, now=now())
     )
 

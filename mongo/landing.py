@@ -7,7 +7,7 @@ repeated, stopped anywhere, or run beside others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,8 +18,24 @@ from mongo import after_landing, engine, outputs, recompute, rejudge_items, stor
 from mongo.outputs import Bundle
 from mongo.scoring import FoldedResult, FoldedTask, fold
 
+Contradicted = Callable[[Sequence[str], int], None]
+"""Is told of runner ids and the language that they differed in."""
+
 TRIES_MAX = 20
-BEFORE = {"username": 1, "problem_id": 1, "result.outputs_blob": 1}
+BEFORE = {
+    "username": 1,
+    "problem_id": 1,
+    "language": 1,
+    **dict.fromkeys(
+        (
+            "result.outputs_blob",
+            "result.status",
+            "result.judged_by",
+            "result.testdata_sha256",
+        ),
+        1,
+    ),
+}
 """What is wanted of a submission as it was before a write."""
 
 JUDGE_ERROR: dict[str, Any] = {
@@ -44,10 +60,13 @@ def process_result(
     rejudge_id: str | None = None,
     preview: bool = False,
     runner_id: str | None = None,
+    contradicted: Contradicted | None = None,
 ) -> Landed:
     """Land a result, or a judge error (`tasks` None, or with one in it).
 
     See `dispatch.contract.ProcessResult`.
+
+    `contradicted` is told of two runners whose verdicts on the same test data differ.
 
     Raises:
         InvalidResult: the result does not fit `handed_out`; nothing was written.
@@ -76,25 +95,47 @@ def process_result(
         }
     with engine.in_order():
         if preview and rejudge_id is not None:
-            return _land_preview(submission_id, rejudge_id, result)
+            return _land_preview(submission_id, rejudge_id, result, contradicted)
         landed = (
             _land_judge_error(submission_id, result)
             if result["exhausted"]
-            else _land_real(submission_id, result)
+            else _land_real(submission_id, result, contradicted)
         )
         if rejudge_id is not None and landed is not Landed.REFUSED:
             _note_landed(submission_id, rejudge_id, fence)
         return landed
 
 
-def _land_real(submission_id: str, result: dict[str, Any]) -> Landed:
+def _land_real(
+    submission_id: str, result: dict[str, Any], contradicted: Contradicted | None
+) -> Landed:
     before = write_result(submission_id, guard={}, result=result)
     if before is None:
         _drop(result)
         return Landed.REFUSED
     finish_judging(before["username"], before["problem_id"])
     drop_outputs(before)
+    _tell_contradiction(before, result, contradicted)
     return Landed.VERDICT
+
+
+def _tell_contradiction(
+    before: dict[str, Any], result: dict[str, Any], contradicted: Contradicted | None
+) -> None:
+    """Tell of the runner that judged before and the one that judged now, if they differ.
+
+    After all is written: what comes of it concerns runners alone.
+    """
+    earlier = before.get("result") or {}
+    was_by, is_by = earlier.get("judged_by"), result.get("judged_by")
+    if contradicted is None or was_by is None or is_by is None or was_by == is_by:
+        return
+    if earlier.get("testdata_sha256") != result["testdata_sha256"]:
+        return
+    if Verdict.JE in (earlier.get("status"), result["status"]):
+        return
+    if earlier.get("status") != result["status"]:
+        contradicted((was_by, is_by), before["language"])
 
 
 def _note_landed(submission_id: str, rejudge_id: str, fence: int) -> None:
@@ -107,10 +148,16 @@ def _note_landed(submission_id: str, rejudge_id: str, fence: int) -> None:
         rejudge_items.landed(rejudge_id, submission_id, result=result)
 
 
-def _land_preview(submission_id: str, rejudge_id: str, result: dict[str, Any]) -> Landed:
+def _land_preview(
+    submission_id: str,
+    rejudge_id: str,
+    result: dict[str, Any],
+    contradicted: Contradicted | None,
+) -> Landed:
     """Keep a result beside the submission's. Only the fence is raised: what is older is refused."""
     standing = {"_id": submission_id, "fence": engine.at_most(result["fence"])}
-    if _update(standing, {"$set": {"fence": result["fence"]}}) is None:
+    shown = _update(standing, {"$set": {"fence": result["fence"]}})
+    if shown is None:
         _drop(result)
         return Landed.REFUSED
     before = rejudge_items.landed(rejudge_id, submission_id, result=result, keep=True)
@@ -118,6 +165,7 @@ def _land_preview(submission_id: str, rejudge_id: str, result: dict[str, Any]) -
         _drop(result)
         return Landed.REFUSED
     drop_outputs(before)
+    _tell_contradiction(shown, result, contradicted)
     return Landed.VERDICT if result["status"] != Verdict.JE else Landed.JUDGE_ERROR
 
 

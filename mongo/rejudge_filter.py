@@ -10,14 +10,25 @@ from dispatch.contract import Verdict
 from mongo import engine
 from mongo.errors import InvalidError, NotFoundError
 
-FIELDS = ("problem_id", "homework_id", "username", "verdict", "runner_id", "since", "until")
+FIELDS = (
+    "problem_id",
+    "homework_id",
+    "username",
+    "verdict",
+    "runner_id",
+    "since",
+    "until",
+    "judged_since",
+    "judged_until",
+)
 
 
 def query(filter_: Mapping[str, Any], *, handed_in_by: datetime) -> dict[str, Any]:
     """Return the filter on submissions; what is handed in after `handed_in_by` is left out.
 
     `problem_id`, `homework_id`, `username`, `verdict` (the last landed one), `runner_id` (that
-    judged it), `since`, `until` (when handed in). What is not given does not restrict.
+    judged it), `since`, `until` (when handed in), `judged_since`, `judged_until` (when that result
+    landed). What is not given does not restrict.
 
     Raises:
         InvalidError: `invalid_request`: nothing restricts, or something unknown is given.
@@ -39,6 +50,10 @@ def query(filter_: Mapping[str, Any], *, handed_in_by: datetime) -> dict[str, An
         parts.append({"submitted_at": {"$gte": given["since"]}})
     if "until" in given:
         parts.append({"submitted_at": {"$lte": given["until"]}})
+    if "judged_since" in given:
+        parts.append({"result.judged_at": {"$gte": given["judged_since"]}})
+    if "judged_until" in given:
+        parts.append({"result.judged_at": {"$lte": given["judged_until"]}})
     return {"$and": parts}
 
 

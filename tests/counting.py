@@ -56,14 +56,14 @@ class Counter(CommandListener):
     @classmethod
     @contextmanager
     def service(
-        cls, mongod: EmbeddedMongo, raw: MongoClient[dict[str, Any]], name: str
+        cls, mongod: EmbeddedMongo, raw: MongoClient[dict[str, Any]], name: str, **settings: Any
     ) -> Iterator[tuple[Service, Counter]]:
         """Yield a service on a database of its own, which is counted."""
         counter, kept = cls(), dict(engine.CLIENT_OPTIONS)
         engine.CLIENT_OPTIONS["event_listeners"] = [counter]
         clock = ManualClock()
         try:
-            app = build_app(mongod.uri_for(name), clock)
+            app = build_app(mongod.uri_for(name), clock, **settings)
             yield Service(app=app, clock=clock, database=raw[name]), counter
             app.extensions["judge_dispatch"].wakeup.close()
         finally:

@@ -49,6 +49,8 @@ RELAXED: dict[str, Any] = {
     "retry_pauses_s": (),
     "give_up_s": 0,
     "max_concurrent_jobs": 1_000,
+    # Their runners make verdicts up.
+    "runner_checks": "off",
 }
 
 

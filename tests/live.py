@@ -62,6 +62,8 @@ def start_service(mongo_uri: str, log: Path, **settings: str) -> LiveService:
         "RUNNER_REGISTRATION_TOKEN": secrets.token_urlsafe(12),
         "PORT": str(port),
         "WEB_CONCURRENCY": "1",
+        # Most runners of the tests make verdicts up.
+        "RUNNER_CHECKS": "off",
         **settings,
     }
     with log.open("ab") as out:

@@ -349,6 +349,7 @@ def test_runners_are_listed_and_revoked(service: Service) -> None:
             "resting": False,
             "drain": None,
             "set_aside": None,
+            "checks": {"on_probation": False, "unproven": [], "share": 0, "failed": None},
         }
     ]
     service.clock.advance(3600)

@@ -40,6 +40,9 @@ def test_the_gauges_follow_the_queue(service: Service) -> None:
         "dispatch_runners_alive": 0,
         "dispatch_unreadable": 0,
         "dispatch_runners_registered": 0,
+        "dispatch_runners_on_probation": 0,
+        "dispatch_runners_set_aside": 0,
+        "dispatch_check_share": 0,
     }
     assert gauges(service) == nothing
     service.user("ada")

@@ -120,6 +120,8 @@ TABLE: dict[str, Expected] = {
     "DELETE /runners/<rn>": admins(204),
     "POST /runners/<rn>/drain": admins(204),
     "POST /runners/<rn>/reinstate": admins(204),
+    # It has failed no check.
+    "POST /runners/<rn>/rejudge": admins(409),
     "GET /queue": admins(200),
     "POST /queue/pause": admins(204),
     "POST /queue/resume": admins(204),
@@ -154,6 +156,7 @@ TABLE: dict[str, Expected] = {
     "POST /console/runners/<runner_id>/revoke": pages(303),
     "POST /console/runners/<runner_id>/drain": pages(303),
     "POST /console/runners/<runner_id>/reinstate": pages(303),
+    "POST /console/runners/<runner_id>/rejudge": pages(409),
     "GET /console/submissions": pages(200),
     "GET /console/submissions.csv": pages(200),
     "GET /console/submissions.jsonl": pages(200),

@@ -52,6 +52,7 @@ def main() -> None:
             runner_registration_token="register-in-the-tests",
             admin_api_key="ak_" + "admin-of-the-tests",
             log_level="CRITICAL",
+            runner_checks="off",
         )
     )
     client = app.test_client()

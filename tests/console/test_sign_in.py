@@ -150,6 +150,7 @@ FORMS = (
     "/runners/rn_1/revoke",
     "/runners/rn_1/drain",
     "/runners/rn_1/reinstate",
+    "/runners/rn_1/rejudge",
     "/submissions/sn_1/rejudge",
     "/submissions/sn_1/front",
     "/submissions/sn_1/cancel",

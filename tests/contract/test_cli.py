@@ -148,6 +148,9 @@ def test_runners_are_shown_whatever_they_are_called(service: Service, run: Any) 
         "done": 0,
         "aborts": 0,
         "judge_errors": 0,
+        "on_probation": False,
+        "check_share": 0.0,
+        "doubtful": None,
     }
     assert "[/x]" in run("runners").output
 

@@ -145,6 +145,7 @@ def _settings(uri: str) -> dict[str, Any]:
         "admin_api_key": ADMIN_KEY,
         "runner_registration_token": TOKEN,
         "log_level": "ERROR",
+        "runner_checks": "off",
     }
 
 

@@ -22,6 +22,7 @@ NEWEST = {
     "dispatch/glance.py:glance": "as above",
     "dispatch/runner.py:RunnerStore.__init__": "who a runner is, and what was noted of it, decides "
     "about no lease and no result",
+    "dispatch/check_store.py:CheckStore.__init__": "records of checks are books for people",
     "mongo/engine.py:newest": "where it gets its name",
     "mongo/storage.py:_newest": "a blob never changes, and whoever reads one was referred to it",
     "mongo/storage.py:_files": "as above",

@@ -34,6 +34,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert settings.max_concurrent_jobs == 8
     assert settings.log_level == "INFO"
     assert (settings.metrics_port, settings.trusted_proxies) == (None, 0)
+    assert settings.runner_checks == "on"
 
 
 def test_the_environment_is_read_by_the_names_of_the_contract(
@@ -100,6 +101,7 @@ def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch) -> N
         ("TRUSTED_PROXIES", "all"),
         ("FAILURES_PER_MIN_MAX", "0"),
         ("LOG_LEVEL", "LOUD"),
+        ("RUNNER_CHECKS", "sometimes"),
         ("SECRET_KEY", "too-short-k3y"),
         ("ADMIN_API_KEY", "uk_0123456789abcdef"),
         ("ADMIN_API_KEY", "0123456789abcdef012"),
