@@ -36,7 +36,7 @@ LANDING_S = float(os.environ.get("LANDING_S", "5"))
 SETTLED_S_MAX = 150
 FAILING, LAPSING = 0.03, 0.005
 RULES = LeaseRules(lease_ttl_s=4, landing_ttl_s=2, max_attempts=4, retry_pauses_s=(), give_up_s=0)
-VERDICTS = ("AC", "AC", "WA", "CE", "TLE", "RE", "JE")
+VERDICTS = ("AC", "AC", "WA", "CE", "TLE", "RE", "OLE")
 
 _spawn = multiprocessing.get_context("spawn")
 

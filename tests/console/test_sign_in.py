@@ -146,6 +146,7 @@ def test_an_unsigned_session_id_is_nobody(service: Service) -> None:
 FORMS = (
     "/queue/pause",
     "/queue/resume",
+    "/queue/problems/1/release",
     "/sign-out",
     "/runners/rn_1/revoke",
     "/runners/rn_1/drain",
@@ -159,7 +160,12 @@ FORMS = (
     "/rejudges",
     "/rejudges/rj_1/hold",
 )
-IDS = {"runner_id": "rn_1", "submission_id": "sn_1", "rejudge_id": "rj_1"}
+IDS = {
+    "runner_id": "rn_1",
+    "submission_id": "sn_1",
+    "rejudge_id": "rj_1",
+    "problem_id": "1",
+}
 
 
 @pytest.mark.parametrize("form", FORMS)
