@@ -182,7 +182,9 @@ def test_a_form_without_its_token_does_nothing(
 
 def test_the_forms_above_are_all_there_are(service: Service) -> None:
     posts = {
-        re.sub(r"<(?:any\((\w+)[^)]*\):)?(\w+)>", lambda part: part[1] or IDS[part[2]], rule.rule)
+        re.sub(
+            r"<(?:any\((\w+)[^)]*\):|int:)?(\w+)>", lambda part: part[1] or IDS[part[2]], rule.rule
+        )
         for rule in service.app.url_map.iter_rules()
         if rule.endpoint.startswith("console.")
         and "POST" in (rule.methods or ())
