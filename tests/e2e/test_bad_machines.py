@@ -29,7 +29,7 @@ MACHINES: dict[str, tuple[str, set[int]]] = {
     "disk of 64 KiB": ('mount -t tmpfs -o size=64k,mode=755 tmpfs "$TMPDIR"', set()),
     "compilers gone": (COVER.format(tools="gcc g++"), {PYTHON}),
     "python gone": (COVER.format(tools="/usr/bin/python3"), {C, CPP}),
-    "noexec": ('mount -t tmpfs -o size=512m,noexec,mode=755 tmpfs "$TMPDIR"', {PYTHON}),
+    "noexec": ('mount -t tmpfs -o size=512m,noexec,mode=755 tmpfs "$TMPDIR"', set()),
     "disk read-only": ('mount -t tmpfs -o size=1m,ro,mode=755 tmpfs "$TMPDIR"', set()),
     "no headers": ("mount -t tmpfs -o ro tmpfs /usr/include", {PYTHON}),
     "no linker": (COVER.format(tools="ld"), {PYTHON}),
