@@ -469,6 +469,8 @@ def _cancel(rejudge: Document, queue: BulkQueue) -> bool:
 def _note_entered(rejudge: Document, queue: BulkQueue) -> None:
     """Note the jobs that a step entered and did not get to note; its items are the first."""
     first = rejudge_items.some(rejudge["_id"], WAITING, QUEUE_BATCH)
+    if not first:
+        return
     jobs = queue.jobs([item["submission"] for item in first])
     for item in first:
         job = jobs.get(item["submission"])

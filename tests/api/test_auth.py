@@ -105,7 +105,11 @@ def test_every_endpoint_is_known_here(app_keeper: AppKeeper) -> None:
     known = {(endpoint.method, endpoint.rule) for endpoint in endpoints(app_keeper.app())}
     assert known >= OPEN | OF_USERS
     of_runners = {rule for _, rule in known if rule.startswith("/runners/<rn>/")}
-    assert of_runners == OF_RUNNERS | {"/runners/<rn>/drain", "/runners/<rn>/reinstate"}
+    assert of_runners == OF_RUNNERS | {
+        "/runners/<rn>/drain",
+        "/runners/<rn>/reinstate",
+        "/runners/<rn>/rejudge",
+    }
 
 
 BAD_CREDENTIALS: dict[str, Callable[[Service], str | None]] = {

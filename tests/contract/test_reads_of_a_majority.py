@@ -38,6 +38,8 @@ NEWEST: dict[str, Callable[[Document], bool]] = {
     # A blob never changes, and whoever reads one was referred to it.
     "blobs.files": lambda command: "filename" not in command["filter"],
     "blobs.chunks": lambda command: True,
+    # A check is of one runner, and about nothing but that runner.
+    "runner_checks": lambda command: True,
     # Points of a chart.
     "queue_samples": lambda command: True,
     # The line, where a claim looks for candidates: its write guards the very job.

@@ -309,8 +309,9 @@ class Model:
         }
         job.end_lease()
         job.state, job.queued_at = "pending", now
-        job.avoid_runner = runner_id
-        job.avoid_until = self.rules.head_start_after_abort(now)
+        if refunded:
+            job.avoid_runner = runner_id
+            job.avoid_until = self.rules.head_start_after_abort(now)
         return Ended.GIVEN_BACK
 
     def exhausted(self, now: datetime) -> list[ModelJob]:

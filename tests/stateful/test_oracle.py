@@ -158,11 +158,11 @@ class Stands:
             return
         self.fence = fence
         stands = self.job == landing.job and not self.exhausted and self.status != PENDING
-        if landing.report is None and stands:
-            return  # the real result of this job
         status, score = (JE, 0) if landing.report is None else REPORTS[landing.report]
+        if status == JE and stands:
+            return  # the real result of this job
         self.status = status
-        self.job, self.exhausted = landing.job, landing.report is None
+        self.job, self.exhausted = landing.job, status == JE
         if status != JE or self.counted is None or self.counted[0] == JE:
             self.counted = (status, score)
 
