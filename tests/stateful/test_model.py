@@ -429,6 +429,8 @@ class Protocol(Interplay):
                 process_result=self.bench.landing(gate),
                 now=self.now,
                 lease_token=lease_token,
+                # The model knows nothing of held problems.
+                at_fault="machine",
             )
 
         if isinstance(outcome, Ended):
