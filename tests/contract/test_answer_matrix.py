@@ -6,19 +6,24 @@ one last (but where the row says otherwise); B is another runner.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from werkzeug.test import TestResponse
 
 from dispatch.contract import new_job_id
+from dispatch.control import HeldProblem
+from dispatch.lease import LeaseRules
 from dispatch.states import Outcome
 from tests.factories import Runner, Service, result_body
 
 LEASE_TTL_S = 30
 LANDING_TTL_S = 10
 HEAD_START_S = 5
+RULES = LeaseRules(retry_jitter=0, max_concurrent_jobs=1)
+"""The retry rule as it is, but for the jitter."""
 REASONS = {401: "unauthorized", 404: "unknown_job", 409: "lease_lost", 503: "landing_in_flight"}
 
 CALLERS = (
@@ -72,6 +77,29 @@ replaced long ago      | 404       | 404       | 404 | 404       | 404 | 401
 unknown                | 404       | 404       | 404 | 404       | 404 | 401
 """
 
+JUDGE_ERROR = """
+new                    | 409        | 409        | 409 | 409        | 409 | 401
+given back             | 409        | 409        | 409 | 409        | 409 | 401
+given back for a JE    | 204        | 204        | 409 | 409        | 409 | 401
+leased                 | 204 failed | 204 failed | 409 | 409        | 409 | 401
+orphan                 | 204 failed | 204 failed | 409 | 409        | 409 | 401
+landing                | 503        | 503        | 409 | 409        | 409 | 401
+landing, deadline over | 204 failed | 204 failed | 409 | 409        | 409 | 401
+landing failed         | 204 failed | 204 failed | 409 | 409        | 409 | 401
+leased by B            | 409        | 409        | 409 | 204 failed | 409 | 401
+landing by B           | 409        | 409        | 409 | 503        | 409 | 401
+judge error landing    | 409        | 409        | 409 | 409        | 409 | 401
+done by A              | 204        | 204        | 409 | 409        | 409 | 401
+done by B              | 409        | 409        | 409 | 204        | 409 | 401
+done by judge error    | 409        | 409        | 409 | 409        | 409 | 401
+replaced, pending      | 204        | 204        | 204 | 204        | 204 | 401
+replaced, leased by A  | 204        | 204        | 204 | 204        | 204 | 401
+replaced, done by B    | 204        | 204        | 204 | 204        | 204 | 401
+replaced long ago      | 404        | 404        | 404 | 404        | 404 | 401
+unknown                | 404        | 404        | 404 | 404        | 404 | 401
+"""
+"""`complete` with a judge error in the result: a failed attempt."""
+
 
 def cells(table: str) -> list[Any]:
     """Return (state, caller, status, effect) of each cell."""
@@ -121,6 +149,9 @@ class Stage:
         self.leased_twice()
         ways: dict[str, Callable[[], None]] = {
             "given back": lambda: self.succeed(self.a, "abort", lease_token=self.token),
+            "given back for a JE": lambda: self.succeed(
+                self.a, "complete", **result_body("JE"), lease_token=self.token
+            ),
             "leased": lambda: None,
             "orphan": lambda: self.wait(LEASE_TTL_S),
             "landing": self.begin,
@@ -178,7 +209,9 @@ class Stage:
 
     def use_up(self) -> None:
         """Let the last lease that the budget allows run out."""
-        self.service.database["jobs"].update_one({"_id": "s1"}, {"$set": {"attempts": 3}})
+        self.service.database["jobs"].update_one(
+            {"_id": "s1"}, {"$set": {"attempts": 3, "tried": 2}}
+        )
         self.wait(LEASE_TTL_S)
 
     def exhaust(self) -> None:
@@ -200,19 +233,31 @@ class Stage:
             self.rejudge()
             self.claimed(self.a)
 
-    def call_as(self, caller: str, verb: str) -> TestResponse:
+    def call_as(self, caller: str, verb: str, **body: Any) -> TestResponse:
         runner = self.b if caller.startswith("B") else self.a
         token = {
             "A, its token": self.token,
             "A, old token": self.old_token,
             "B, A's token": self.token,
         }.get(caller)
-        return self.call(runner, verb, lease_token=token)
+        return self.call(runner, verb, lease_token=token, **body)
 
 
 @pytest.fixture
 def stage(service: Service) -> Stage:
     return Stage(service)
+
+
+@pytest.fixture
+def strict(stage: Stage) -> Iterator[Stage]:
+    """The stage under `RULES`."""
+    queue = stage.service.services.queue
+    relaxed = queue.rules
+    object.__setattr__(queue, "rules", RULES)
+    queue.jobs.rules = RULES
+    yield stage
+    object.__setattr__(queue, "rules", relaxed)
+    queue.jobs.rules = relaxed
 
 
 def check_answer(answer: TestResponse, status: int) -> None:
@@ -222,17 +267,21 @@ def check_answer(answer: TestResponse, status: int) -> None:
     assert ("Retry-After" in answer.headers) == (status == 503)
 
 
-def check_cell(stage: Stage, verb: str, state: str, caller: str, status: int, effect: str) -> None:
+def check_cell(
+    stage: Stage, verb: str, state: str, caller: str, status: int, effect: str, **body: Any
+) -> None:
     stage.prepare(state)
     if caller == "A revoked":
         stage.service.ok("DELETE", f"/runners/{stage.a.runner_id}")
     before, job = stage.raw(), stage.job()
-    answer = stage.call_as(caller, verb)
+    answer = stage.call_as(caller, verb, **body)
     check_answer(answer, status)
     if not effect:
         assert stage.raw() == before
     elif effect == "lands":
         check_landed(stage, job)
+    elif effect == "failed":
+        check_failed(stage, job)
     else:
         check_given_back(stage, job)
 
@@ -256,6 +305,18 @@ def check_given_back(stage: Stage, before: dict[str, Any]) -> None:
     assert not {"leased_by", "lease_token", "lease_deadline", "handed_out"} & job.keys()
 
 
+def check_failed(stage: Stage, before: dict[str, Any]) -> None:
+    job, now = stage.job(), stage.service.clock()
+    assert (job["state"], job["fence"]) == ("pending", before["fence"])
+    assert (job["attempts"], job["queued_at"]) == (before["attempts"], now)
+    assert job["failed_by"][-1] == job["tried_by"][-1] == before["leased_by"]
+    assert job["history"][-1]["reason"] == "judge_error"
+    pause_s = RULES.retry_pauses_s[before["attempts"] - 1]
+    assert job["not_before"] == now + timedelta(seconds=pause_s)
+    assert not {"leased_by", "lease_token", "lease_deadline", "handed_out"} & job.keys()
+    assert stage.service.view("s1")["verdict"] == "PENDING"
+
+
 @pytest.mark.parametrize(("state", "caller", "status", "effect"), cells(COMPLETE))
 def test_complete(stage: Stage, state: str, caller: str, status: int, effect: str) -> None:
     check_cell(stage, "complete", state, caller, status, effect)
@@ -264,6 +325,13 @@ def test_complete(stage: Stage, state: str, caller: str, status: int, effect: st
 @pytest.mark.parametrize(("state", "caller", "status", "effect"), cells(ABORT))
 def test_abort(stage: Stage, state: str, caller: str, status: int, effect: str) -> None:
     check_cell(stage, "abort", state, caller, status, effect)
+
+
+@pytest.mark.parametrize(("state", "caller", "status", "effect"), cells(JUDGE_ERROR))
+def test_complete_with_a_judge_error(
+    strict: Stage, state: str, caller: str, status: int, effect: str
+) -> None:
+    check_cell(strict, "complete", state, caller, status, effect, **result_body("JE"))
 
 
 # -- what does not fit into a table --------------------------------------------------------
@@ -402,3 +470,58 @@ def test_a_replaced_jobs_result_changes_nothing_of_the_new_one(stage: Stage) -> 
     assert stage.service.view("s1")["verdict"] == "PENDING"
     stage.service.judge(stage.b, "s1", "WA")
     assert (stage.job()["job_id"], stage.service.view("s1")["verdict"]) == (new_job, "WA")
+
+
+# -- next-job ------------------------------------------------------------------------------
+
+
+def test_next_job_is_not_one_that_pauses(strict: Stage) -> None:
+    strict.prepare("given back for a JE")
+    strict.wait(RULES.retry_pauses_s[0] - 0.001)
+    assert strict.service.claim(strict.b) is None
+    strict.wait(0.001)
+    assert strict.claimed(strict.b)
+
+
+def test_next_job_is_not_of_a_held_problem_until_its_probe(strict: Stage) -> None:
+    now = strict.service.clock()
+    held = HeldProblem(
+        problem_id=1,
+        testdata_sha256=strict.service.problem(1),
+        since=now,
+        why="a test",
+        probe_at=now + timedelta(seconds=HEAD_START_S),
+    )
+    assert strict.service.services.queue.control.hold_problem(held)
+    strict.wait(HEAD_START_S - 0.001)
+    assert strict.service.claim(strict.a) is None
+    strict.wait(0.001)
+    assert strict.claimed(strict.a)
+
+
+def test_next_job_is_none_at_the_bound_of_concurrent_jobs(strict: Stage) -> None:
+    strict.service.submit("ada", 1, "s2")
+    strict.claimed(strict.a)
+    assert strict.service.claim(strict.a) is None
+    assert strict.claimed(strict.b)
+
+
+def test_a_judge_error_at_the_limit_lands_once_two_runners_had_the_job(strict: Stage) -> None:
+    strict.leased_twice()
+    jobs = strict.service.database["jobs"]
+    jobs.update_one({"_id": "s1"}, {"$set": {"attempts": 3, "tried": 2}})
+    check_answer(strict.call(strict.a, "complete", **result_body("JE")), 204)
+    job = strict.job()
+    assert (job["state"], job["outcome"]) == ("done", "judge_error")
+    assert strict.service.view("s1")["verdict"] == "JE"
+    # Said again, its answer having been lost: nothing more to give back.
+    check_answer(strict.call(strict.a, "complete", **result_body("JE")), 409)
+
+
+def test_a_judge_error_at_the_limit_is_tried_on_before_two_runners_had_the_job(
+    strict: Stage,
+) -> None:
+    strict.leased_twice()
+    strict.service.database["jobs"].update_one({"_id": "s1"}, {"$set": {"attempts": 3}})
+    check_answer(strict.call(strict.a, "complete", **result_body("JE")), 204)
+    assert (strict.job()["state"], strict.job()["attempts"]) == ("pending", 2)
