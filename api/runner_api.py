@@ -277,6 +277,7 @@ def complete(rn: str, jb: str) -> ResponseReturnValue:
         now=services().now,
         lease_token=result.lease_token,
         troubled=bool(runner.troubles),
+        set_aside=runner.set_aside is not None,
     )
     services().feed.landed()
     if ended is Ended.LANDED:

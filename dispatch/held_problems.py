@@ -28,6 +28,12 @@ from dispatch.records import Job
 from dispatch.retry import LeaseEnd
 
 FAILURES_KEPT = 20
+FAILURES_TOGETHER_S = 900.0
+"""Failures further apart than this say nothing together."""
+JUDGED_LATELY_S = 60.0
+"""How far back a claim looks for a verdict that releases a problem: others looked before it."""
+PROBE_FIRST_S = 5.0
+AFTER_THE_PROBE = timedelta(seconds=1)
 RUNNERS_MIN = 2
 JOBS_MIN = 2
 """One job alone may be what is broken, unless the runner says that it is the problem."""
@@ -55,6 +61,13 @@ class Failure:
     detail: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """That a job's problem is held. `until`: until when the job waits whatever becomes of that."""
+
+    until: datetime | None
+
+
 def is_at_fault(failures: Sequence[Failure], *, alone: bool) -> bool:
     """Tell whether these failures, with no success between, are the problem's rather than others'.
 
@@ -77,19 +90,20 @@ def failed(
     at_fault: AtFault | None,
     detail: str,
     now: Clock,
-) -> bool:
-    """Note that `runner_id` failed at `job`; tell whether the job's problem is held.
+) -> Held | None:
+    """Note that `runner_id` failed at `job`; return the hold of its problem, None: it is not held.
 
     Call it before the job is given back. Repeats change nothing.
     """
     if end not in MAY_BE_THE_PROBLEM or job.handed_out is None:
-        return False
+        return None
     if at_fault in (AtFault.MACHINE, AtFault.SUBMISSION):
-        return False
+        return None
     sha256 = job.handed_out.testdata_sha256
     held = queue.control.read().held_problems.get(job.problem_id)
     if held is not None and held.testdata_sha256 == sha256:
-        return True
+        # Another job is the next to be tried: this one may be what is broken.
+        return Held(until=next_probe(queue, held, now()) + AFTER_THE_PROBE)
     failure = Failure(
         runner_id=runner_id,
         job_id=job.job_id,
@@ -97,18 +111,20 @@ def failed(
         surely=at_fault is AtFault.PROBLEM,
         detail=detail or end.value,
     )
-    failures = _note(queue, job.problem_id, sha256, failure)
+    since_when = failure.at - timedelta(seconds=FAILURES_TOGETHER_S)
+    noted = _note(queue, job.problem_id, sha256, failure)
+    failures = [one for one in noted if one.at >= since_when]
     runners = {one.runner_id for one in failures}
     alone = not watch.other_ready(queue, sorted(runners), job.language, now=now)
     if not is_at_fault(failures, alone=alone):
-        return False
+        return None
     since = min(one.at for one in failures)
     if queue.jobs.was_judged(job.problem_id, sha256, since, _everybody(queue, now)):
         _forget(queue, job.problem_id, sha256)
         _note(queue, job.problem_id, sha256, failure)
-        return False
+        return None
     _hold(queue, job.problem_id, sha256, failures, now)
-    return True
+    return Held(until=None)
 
 
 def _hold(
@@ -121,7 +137,7 @@ def _hold(
         testdata_sha256=sha256,
         since=at,
         why=why,
-        probe_at=at + timedelta(seconds=queue.rules.problem_held_s),
+        probe_at=at + timedelta(seconds=PROBE_FIRST_S),
     )
     if queue.control.hold_problem(held):
         emit("problem_held", problem_id=problem_id, testdata_sha256=sha256, why=why)
@@ -136,7 +152,8 @@ def look_again(queue: Queue, held: Iterable[HeldProblem], *, now: Clock) -> dict
     everybody = None
     for one in held:
         everybody = _everybody(queue, now) if everybody is None else everybody
-        if queue.jobs.was_judged(one.problem_id, one.testdata_sha256, one.since, everybody):
+        since = max(one.since, now() - timedelta(seconds=JUDGED_LATELY_S))
+        if queue.jobs.was_judged(one.problem_id, one.testdata_sha256, since, everybody):
             release(queue, one.problem_id, why="judged", sha256=one.testdata_sha256)
         else:
             left[one.problem_id] = one
@@ -149,6 +166,12 @@ def release(queue: Queue, problem_id: int, *, why: str, sha256: str | None = Non
     if released:
         emit("problem_released", problem_id=problem_id, why=why)
     return released
+
+
+def next_probe(queue: Queue, held: HeldProblem, now: datetime) -> datetime:
+    """Return when the next job of a held problem is tried: ever later, up to `problem_held_s`."""
+    held_for_s = (now - held.since).total_seconds()
+    return now + timedelta(seconds=min(max(held_for_s, PROBE_FIRST_S), queue.rules.problem_held_s))
 
 
 def _everybody(queue: Queue, now: Clock) -> list[str]:

@@ -441,7 +441,7 @@ class _Readiness:
         if held is None:
             return True
         now = self._now()
-        next_at = now + timedelta(seconds=self._queue.rules.problem_held_s)
+        next_at = held_problems.next_probe(self._queue, held, now)
         if self._queue.control.take_probe(held, next_at=next_at):
             emit("problem_probed", problem_id=problem_id)
             return True
@@ -572,6 +572,7 @@ def complete_job(
     now: Clock,
     lease_token: str | None = None,
     troubled: bool = False,
+    set_aside: bool = False,
 ) -> Ended:
     """Land `tasks` for the holder of the job's lease: begin, `process_result`, end or restore.
 
@@ -586,7 +587,7 @@ def complete_job(
         Contended: other transitions won every race.
     """
     if _is_judge_error(tasks):
-        failure = _Failure(end=LeaseEnd.JUDGE_ERROR, result=tasks)
+        failure = _Failure(end=LeaseEnd.JUDGE_ERROR, result=tasks, set_aside=set_aside)
         return _give_back(
             queue,
             runner_id,
@@ -795,22 +796,25 @@ def _take_back(
 ) -> Ended | None:
     """Take the leased job back, or land its judge error; None: another transition was first."""
     end = failure.end
-    problem_held = not failure.set_aside and held_problems.failed(
-        queue,
-        job,
-        runner_id,
-        end,
-        at_fault=failure.at_fault,
-        detail=failure.detail,
-        now=now,
-    )
+    held = None
+    if not failure.set_aside:
+        held = held_problems.failed(
+            queue,
+            job,
+            runner_id,
+            end,
+            at_fault=failure.at_fault,
+            detail=failure.detail,
+            now=now,
+        )
     decided = retry.decide(
         end,
         job,
         queue.rules,
         now(),
         jitter=random.random(),  # noqa: S311 - it only spreads what would come back together
-        problem_held=problem_held,
+        problem_held=held is not None,
+        held_until=None if held is None else held.until,
         runner_set_aside=failure.set_aside,
     )
     ids = {"submission_id": job.submission_id, "job_id": job.job_id, "runner_id": runner_id}
@@ -842,10 +846,10 @@ def _take_back(
                 reason=end.value,
                 attempts=returned.attempts,
                 not_before=returned.not_before,
-                problem_held=problem_held,
+                problem_held=held is not None,
                 detail=failure.detail,
             )
-            if not problem_held:
+            if held is None:
                 _note_failure(queue, runner_id, job.job_id, failure, now)
             return Ended.GIVEN_BACK
         case _:
@@ -853,9 +857,8 @@ def _take_back(
 
 
 def _note_failure(queue: Queue, runner_id: str, job_id: str, failure: _Failure, now: Clock) -> None:
-    """Note it of the runner, unless it says that the job or its problem is at fault."""
-    if failure.at_fault in (None, AtFault.MACHINE):
-        watch.gave_back(queue, runner_id, job_id, failure.end, now=now)
+    """Note it of the runner, whatever it says: who is to blame shows when others have tried."""
+    watch.gave_back(queue, runner_id, job_id, failure.end, now=now)
 
 
 def _is_judge_error(tasks: JudgeResult) -> bool:

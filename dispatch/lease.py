@@ -20,6 +20,8 @@ WALL_EXTRA_S = 1.0
 """What a program may take beside its time limit, by the wall clock, before a runner stops it."""
 CASE_EXTRA_S = 1.0
 """What a runner takes for a case beside running the program."""
+RUNS_MAX = 3
+"""How often a runner may run one case, where its machine is busy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +92,7 @@ def lease_ceiling_s(tasks: Iterable[TaskSpec]) -> float:
         (WALL_FACTOR * task.time_limit_ms / 1000 + WALL_EXTRA_S + CASE_EXTRA_S) * task.case_count
         for task in tasks
     )
-    return max(CEILING_S_MIN, CEILING_FACTOR * (COMPILE_S + running_s))
+    return max(CEILING_S_MIN, CEILING_FACTOR * (COMPILE_S + RUNS_MAX * running_s))
 
 
 def deadline_passed(deadline: datetime | None, now: datetime) -> bool:

@@ -108,17 +108,19 @@ def decide(
     *,
     jitter: float,
     problem_held: bool = False,
+    held_until: datetime | None = None,
     runner_set_aside: bool = False,
 ) -> Retry | GiveUp:
     """Decide what becomes of a leased `job` that its runner gives back.
 
     `jitter`, from 0 to 1: how much of the jitter the pause gets. `problem_held`: the failure is the
-    problem's, so the job pays nothing for it. `runner_set_aside`: it is known to be the runner's.
+    problem's, so the job pays nothing for it; it waits until `held_until`.
+    `runner_set_aside`: it is known to be the runner's.
     """
     rule = table(rules)[end]
     others_first_until = now + timedelta(seconds=rule.others_first_s)
     if problem_held and rule.costs_attempt:
-        return Retry(refunded=True, others_first_until=now)
+        return Retry(refunded=True, not_before=held_until, others_first_until=now)
     free = not rule.costs_attempt or runner_set_aside
     if free and job.attempts > 0 and job.drain_refunds < rules.drain_refunds_max:
         return Retry(refunded=True, counts_as_drain=True, others_first_until=others_first_until)

@@ -639,11 +639,15 @@ class JobStore:
         `not_before`: when it may be reclaimed, should the lease run out.
         """
         noted = _given(not_before=not_before, invalid_result=invalid_result or None)
+        deadline = self.rules.lease_deadline(now)
+        if job.renew_until is not None:
+            # Results that fail again and again are no renewals past the ceiling.
+            deadline = min(deadline, max(job.renew_until, now))
         return self._transition(
             states.COMPLETE_RESTORE,
             job,
             guard={"fence": stored(job.fence)},
-            set_={"lease_deadline": self.rules.lease_deadline(now), **noted},
+            set_={"lease_deadline": deadline, **noted},
             unset=["landing_deadline"],
             fence=job.fence,
             runner_id=job.leased_by,

@@ -230,7 +230,7 @@ def test_i10_a_problem_that_runners_cannot_prepare_holds_up_nobody_else(strict: 
     assert held["why"] == "Runners cannot prepare its jobs: checksum differs"
     assert {strict.view(i)["verdict"] for i in broken} == {"PENDING"}
     told = strict.ok("GET", f"/submissions/{broken[-1]}")["waits_because"]
-    assert told.startswith("Its problem is on hold until 12:05:")
+    assert told.startswith("Its problem is on hold until 12:00:")
     assert told.endswith("Runners cannot prepare its jobs: checksum differs")
     assert sum(strict.view_job(i)["attempts"] for i in broken) <= 2
     # Nobody is blamed: both get what there is.
@@ -243,9 +243,10 @@ def test_new_test_data_releases_a_problem(strict: Service) -> None:
     ids = [strict.submit("ada", 1) for _ in range(3)]
     one, two = strict.runner("one"), strict.runner("two")
     hold(strict, one, two)
-    strict.clock.advance(10)
+    strict.clock.advance(4)
     assert strict.claim(one) is None
     strict.problem(1, text="2\n")
+    strict.clock.advance(1)
     for _ in ids:
         # Each has failed at one of them, which the other gets first.
         runner, payload = next(
@@ -287,10 +288,33 @@ def test_one_job_every_five_minutes_is_tried_and_a_verdict_releases_the_rest(
     beat(strict, one, two)
     probe = strict.claim(two)
     strict.complete(two, probe["job_id"], "AC")
+    # What failed as a probe was to come after the next one.
+    strict.clock.advance(2)
     for _ in range(3):
         strict.complete(one, strict.claim(one)["job_id"], "AC")
     assert {strict.view(i)["verdict"] for i in ids} == {"AC"}
     assert held_problems(strict) == []
+
+
+def test_i8_one_broken_job_does_not_keep_its_problem_held_for_ever(strict: Service) -> None:
+    """It is the first in line, and each probe would be it."""
+    broken = strict.submit("ada", 1)
+    sound = strict.submit("ada", 1)
+    one, two = strict.runner("one"), strict.runner("two")
+    hold(strict, one, two)
+    strict.ok("POST", f"/submissions/{broken}/front")
+    for _ in range(40):
+        beat(strict, one, two)
+        for runner in (two, one):
+            payload = strict.claim(runner)
+            if payload is None:
+                continue
+            if payload["submission_id"] == broken:
+                fail(strict, runner, payload["job_id"])
+            else:
+                strict.complete(runner, payload["job_id"], "AC")
+        strict.clock.advance(10)
+    assert strict.view(sound)["verdict"] == "AC"
 
 
 def test_a_problem_that_somebody_judges_is_not_held(strict: Service) -> None:

@@ -301,7 +301,12 @@ class Model:
             job.drain_refunds += 1
         else:
             job.failed_by = list(dict.fromkeys([*job.failed_by, runner_id]))
-            job.failed_until = self.rules.head_start_after_failure(now)
+            drained = reason == "drain"
+            job.failed_until = (
+                self.rules.head_start_after_abort(now)
+                if drained
+                else self.rules.head_start_after_failure(now)
+            )
         job.given_back = {
             "runner_id": runner_id,
             "lease_token": job.lease_token,

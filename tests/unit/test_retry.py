@@ -121,7 +121,7 @@ def test_the_ceiling_is_twice_what_a_sound_runner_may_take() -> None:
         return [TaskSpec(task_score=100, memory_limit_kib=1, time_limit_ms=2000, case_count=cases)]
 
     assert lease_ceiling_s(tasks(1)) == CEILING_S_MIN == 300
-    assert lease_ceiling_s(tasks(100)) == 2 * (30 + 100 * (2 * 2 + 1 + 1))
+    assert lease_ceiling_s(tasks(100)) == 2 * (30 + 3 * 100 * (2 * 2 + 1 + 1))
 
 
 def test_the_page_shows_the_table() -> None:
