@@ -39,6 +39,8 @@ from dispatch.states import HELD
 from dispatch.wakeup import Interest
 
 COMPLETE_BYTES_MAX = 64 * 1024 * 1024
+DETAIL_MAX = 300
+"""How many characters of a runner's reason are kept."""
 TAG = "runners"
 ENDED_PROBLEMS = {404: ["unknown_job"], 409: ["lease_lost"], 503: ["landing_in_flight"]}
 LINK_REASONS = ["link_invalid", "link_expired"]
@@ -47,8 +49,6 @@ CHECK_MARK = "check:"
 
 log = structlog.get_logger("api")
 runners = Blueprint("runners", __name__, url_prefix="/runners")
-DETAIL_MAX = 300
-"""How many characters of a runner's reason are kept."""
 files = Blueprint("files", __name__, url_prefix="/files")
 
 

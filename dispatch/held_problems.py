@@ -3,13 +3,13 @@
 Guarantees: I9, I10. Where different runners fail at a problem, its jobs cost no attempts and no
 runner rests for them: the problem is held, for one version of its test data, and the line moves on.
 It is released by new test data, by an admin, or as soon as any runner judges a job of it again; one
-job every `problem_held_s` is handed out to find that out.
+job is handed out now and then to find that out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -146,12 +146,13 @@ def _hold(
     _forget(queue, problem_id, sha256)
 
 
-def look_again(queue: Queue, held: Iterable[HeldProblem], *, now: Clock) -> dict[int, HeldProblem]:
+def look_again(
+    queue: Queue, held: Collection[HeldProblem], *, now: Clock
+) -> dict[int, HeldProblem]:
     """Release those of `held` that a runner has judged since; return the others by problem."""
     left: dict[int, HeldProblem] = {}
-    everybody = None
+    everybody = _everybody(queue, now) if held else []
     for one in held:
-        everybody = _everybody(queue, now) if everybody is None else everybody
         since = max(one.since, now() - timedelta(seconds=JUDGED_LATELY_S))
         if queue.jobs.was_judged(one.problem_id, one.testdata_sha256, since, everybody):
             release(queue, one.problem_id, why="judged", sha256=one.testdata_sha256)
@@ -181,16 +182,9 @@ def _everybody(queue: Queue, now: Clock) -> list[str]:
 def _note(queue: Queue, problem_id: int, sha256: str, failure: Failure) -> list[Failure]:
     """Keep the failure beside others with that test data; return them, the oldest first."""
     kept = queue.problem_failures.with_options(write_concern=DURABLE, read_concern=MAJORITY)
-    entry = {
-        "runner_id": failure.runner_id,
-        "job_id": failure.job_id,
-        "at": failure.at,
-        "surely": failure.surely,
-        "detail": failure.detail,
-    }
     update = {
         "$set": {"at": failure.at},
-        "$push": {"failures": {"$each": [entry], "$slice": -FAILURES_KEPT}},
+        "$push": {"failures": {"$each": [asdict(failure)], "$slice": -FAILURES_KEPT}},
     }
 
     def push() -> dict[str, Any] | None:

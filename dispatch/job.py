@@ -487,7 +487,7 @@ def _prefers_others(queue: Queue, job: Job, runner: Runner, now: Clock) -> bool:
         until = job.avoid_until if job.avoid_runner == runner.runner_id else None
     elif job.leased_by == runner.runner_id and job.lease_deadline is not None:
         rule = retry.table(queue.rules)[retry.ended_by(job)]
-        until = job.lease_deadline + timedelta(seconds=rule.others_first_s)
+        until = rule.others_first_until(job.lease_deadline)
     else:
         until = None
     return not deadline_passed(until, now())
@@ -825,7 +825,7 @@ def _take_back(
             )
             if landing is None:
                 return None
-            _note_failure(queue, runner_id, job.job_id, failure, now)
+            watch.gave_back(queue, runner_id, job.job_id, end, now=now)
             _land_judge_error(queue, landing, process_result, now, failure.result)
             return Ended.EXHAUSTED
         case retry.Retry():
@@ -850,15 +850,10 @@ def _take_back(
                 detail=failure.detail,
             )
             if held is None:
-                _note_failure(queue, runner_id, job.job_id, failure, now)
+                watch.gave_back(queue, runner_id, job.job_id, end, now=now)
             return Ended.GIVEN_BACK
         case _:
             assert_never(decided)
-
-
-def _note_failure(queue: Queue, runner_id: str, job_id: str, failure: _Failure, now: Clock) -> None:
-    """Note it of the runner, whatever it says: who is to blame shows when others have tried."""
-    watch.gave_back(queue, runner_id, job_id, failure.end, now=now)
 
 
 def _is_judge_error(tasks: JudgeResult) -> bool:

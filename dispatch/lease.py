@@ -73,18 +73,6 @@ class LeaseRules:
         """Return until when a lease taken at `now` may be renewed: a runner may hang for ever."""
         return now + timedelta(seconds=lease_ceiling_s(tasks))
 
-    def head_start_after_abort(self, now: datetime) -> datetime:
-        """Return until when others are preferred for a job given back at `now`."""
-        return now + timedelta(seconds=self.abort_head_start_s)
-
-    def head_start_after_failure(self, now: datetime) -> datetime:
-        """Return until when others are preferred for a job that a runner failed at by `now`."""
-        return now + timedelta(seconds=self.failed_head_start_s)
-
-    def head_start_after_orphan(self, lease_deadline: datetime) -> datetime:
-        """Return until when others are preferred for a job whose lease ran out."""
-        return lease_deadline + timedelta(seconds=self.orphan_head_start_s)
-
 
 def lease_ceiling_s(tasks: Iterable[TaskSpec]) -> float:
     """Return how long a sound runner may need at most for all cases, twice over."""

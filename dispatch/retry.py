@@ -49,6 +49,10 @@ class Rule:
     pauses_s: tuple[float, ...]
     others_first_s: float
 
+    def others_first_until(self, ended_at: datetime) -> datetime:
+        """Return until when others go first, for a lease that ended then."""
+        return ended_at + timedelta(seconds=self.others_first_s)
+
     def pause_s(self, attempts: int) -> float:
         """Return the pause after the lease that was the job's `attempts`-th, from 1 on."""
         if not self.pauses_s:
@@ -118,7 +122,7 @@ def decide(
     `runner_set_aside`: it is known to be the runner's.
     """
     rule = table(rules)[end]
-    others_first_until = now + timedelta(seconds=rule.others_first_s)
+    others_first_until = rule.others_first_until(now)
     if problem_held and rule.costs_attempt:
         return Retry(refunded=True, not_before=held_until, others_first_until=now)
     free = not rule.costs_attempt or runner_set_aside

@@ -1084,9 +1084,8 @@ def _left_without_result(job: Job, now: datetime, rules: LeaseRules) -> Document
     left = _tried(job, job.leased_by, over_at)
     end = ended_by(job)
     if end is not LeaseEnd.LOST and job.leased_by is not None:
-        others_first_s = table(rules)[end].others_first_s
         left["failed_by"] = [*dict.fromkeys([*job.failed_by, job.leased_by])]
-        left["failed_until"] = over_at + timedelta(seconds=others_first_s)
+        left["failed_until"] = table(rules)[end].others_first_until(over_at)
     return left
 
 

@@ -14,9 +14,8 @@ import signal
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
-from runner.isolation import Slot
+from runner.isolation import Slot, processes
 
 PATIENCE_S = 10.0
 PAUSE_S = 0.02
@@ -73,9 +72,9 @@ def end_all_of(users: Collection[int]) -> None:
 
 def _living(users: Collection[int]) -> list[int]:
     found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # It may end at any moment.
-            if folder.stat().st_uid in users:
+    for folder, owner in processes():
+        if owner in users:
+            with suppress(OSError):
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
                 if state != ZOMBIE:
                     found.append(int(folder.name))

@@ -12,7 +12,7 @@ import os
 import resource
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,7 +203,7 @@ def reserve_slots(
     if not as_root:
         return [Slot(index=index, uid=None, core=cores[index]) for index in range(count)]
     slots: list[Slot] = []
-    in_use = _users_with_processes()
+    in_use = {owner for _, owner in processes()}
     for uid in range(FIRST_UID, FIRST_UID + UIDS):
         if len(slots) == count:
             break
@@ -296,20 +296,19 @@ def _processes_max(launch: Launch) -> int:
     return launch.limits.processes_max + PROCESSES_OVERHEAD + others
 
 
-def _users_with_processes() -> set[int]:
-    users = set()
+def processes() -> Iterator[tuple[Path, int]]:
+    """Yield each process's folder in /proc and its user id. Any may end at any moment."""
     for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # It may end at any moment.
-            users.add(folder.stat().st_uid)
-    return users
+        with suppress(OSError):
+            yield folder, folder.stat().st_uid
 
 
 def _threads_of(uid: int) -> int:
     """Return how many threads a user has at this moment."""
     count = 0
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # It may end at any moment.
-            if folder.stat().st_uid == uid:
+    for folder, owner in processes():
+        if owner == uid:
+            with suppress(OSError):
                 count += len(os.listdir(folder / "task"))
     return count
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from dispatch.job import Ended
 from dispatch.lease import LeaseRules
+from dispatch.retry import LeaseEnd, table
 
 HELD = ("leased", "landing")
 
@@ -166,7 +167,7 @@ class Model:
             )
         if job.leased_by != runner.runner_id or job.lease_deadline is None:
             return False
-        return self.rules.head_start_after_orphan(job.lease_deadline) > now
+        return table(self.rules)[LeaseEnd.LOST].others_first_until(job.lease_deadline) > now
 
     def _other_alive(self, runner: ModelRunner, job: ModelJob, now: datetime) -> bool:
         return any(
@@ -293,6 +294,7 @@ class Model:
         if told is not None:
             return told
         assert job is not None
+        others_first_until = table(self.rules)[LeaseEnd(reason)].others_first_until(now)
         refunded = reason == "drain" and job.drain_refunds < self.rules.drain_refunds_max
         if not refunded and job.attempts >= self.rules.max_attempts:
             return self.exhaust(job, now)
@@ -301,12 +303,7 @@ class Model:
             job.drain_refunds += 1
         else:
             job.failed_by = list(dict.fromkeys([*job.failed_by, runner_id]))
-            drained = reason == "drain"
-            job.failed_until = (
-                self.rules.head_start_after_abort(now)
-                if drained
-                else self.rules.head_start_after_failure(now)
-            )
+            job.failed_until = others_first_until
         job.given_back = {
             "runner_id": runner_id,
             "lease_token": job.lease_token,
@@ -316,7 +313,7 @@ class Model:
         job.state, job.queued_at = "pending", now
         if refunded:
             job.avoid_runner = runner_id
-            job.avoid_until = self.rules.head_start_after_abort(now)
+            job.avoid_until = others_first_until
         return Ended.GIVEN_BACK
 
     def exhausted(self, now: datetime) -> list[ModelJob]:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatch.lease import LeaseRules, deadline_passed
+from dispatch.retry import LeaseEnd, table
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MS = timedelta(milliseconds=1)
@@ -47,8 +48,12 @@ def test_a_landing_is_given_up_before_its_lease(now: datetime) -> None:
 @given(moments)
 def test_no_preference_keeps_an_orphan_waiting_for_a_second(now: datetime) -> None:
     deadline = RULES.lease_deadline(now)
-    assert deadline < RULES.head_start_after_orphan(deadline) < deadline + timedelta(seconds=1)
-    assert now < RULES.head_start_after_abort(now) < RULES.lease_deadline(now)
+    assert (
+        deadline
+        < table(RULES)[LeaseEnd.LOST].others_first_until(deadline)
+        < deadline + timedelta(seconds=1)
+    )
+    assert now < table(RULES)[LeaseEnd.DRAIN].others_first_until(now) < RULES.lease_deadline(now)
 
 
 def test_a_value_cannot_be_changed() -> None:
